@@ -2,7 +2,7 @@
 
     python3 -m venv clients
     clients/bin/pip install openai anthropic litellm langchain-openai langchain-anthropic llama-index-llms-openai-like llm \\
-        vllm-router==0.1.17 'lm-eval[api]==0.4.13' transformers mcp
+        vllm-router==0.1.17 'lm-eval[api]==0.4.13' transformers mcp ollama
     vosti serve --port 8000 &
     clients/bin/python bench/server/clients.py http://127.0.0.1:8000
 
@@ -272,6 +272,93 @@ def open_webui(base, model):
     check(refused.status == 404 and "absent" in json.load(refused)["error"]["message"])
 
 
+@client("ollama")
+def ollama(base, model):
+    """chat: twice, streamed, a tool, a schema; generate, the list of models, a model that is not there"""
+    import ollama
+    api = ollama.Client(host=base)
+    ask = dict(model=model, messages=ASK, options={"seed": 7, "num_predict": 24})
+    one, two = (api.chat(**ask) for _ in range(2))
+    check(one.message.content == two.message.content and one.eval_count == 24, (one, two))
+    check("".join(part.message.content for part in api.chat(stream=True, **ask)) == one.message.content)
+    city = json.loads(api.chat(**{**ask, "options": {"seed": 7, "num_predict": 64}}, format=TOOL).message.content)["city"]
+    check(city in ("Paris", "Rome"), city)
+    check(api.chat(tools=[FUNCTION], **ask).done)
+    check(api.generate(model=model, prompt="Why is the sky blue?", options=ask["options"]).response == one.message.content)
+    check(model in [entry.model for entry in api.list().models] and api.show(model).modelinfo)
+    try:
+        check(not api.chat(model="absent", messages=ASK), "a model that is not there answers")
+    except ollama.ResponseError as error:
+        check(error.status_code == 404 and "absent" in error.error, error)
+
+
+def post(base, path, body):
+    """The status, the headers and the text of an answer to a request written by hand."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}", "x-api-key": KEY}
+    try:
+        answer = urllib.request.urlopen(urllib.request.Request(base + path, json.dumps(body).encode(), headers))
+    except urllib.error.HTTPError as error:
+        answer = error
+    return answer.status, answer.headers, answer.read().decode()
+
+
+@client("claude-code")
+def claude_code(base, model):
+    """the shape of its requests, written by hand: system blocks, tools, context_management, a large max_tokens, streamed"""
+    cached = {"cache_control": {"type": "ephemeral"}}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": False,
+              "properties": {"command": {"type": "string", "description": "The command"}, "timeout": {"type": "number"}}, "required": ["command"]}
+    body = {"model": model, "max_tokens": 32000, "stream": True, "metadata": {"user_id": "u"}, "thinking": {"type": "adaptive"},
+            "system": [{"type": "text", "text": "You are an agent.", **cached}],
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "Say hello.", **cached}]}],
+            "tools": [{"name": "Bash", "description": "Runs a command.", "input_schema": schema}],
+            "output_config": {"effort": "medium"}, "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}
+    status, headers, text = post(base, "/v1/messages?beta=true", body)
+    check(status == 200 and "event: message_stop" in text, text[:500])
+    check(headers["x-vosti-ignored"] == "context_management" and "max_tokens" in headers["x-vosti-warning"], headers)
+    status, _, text = post(base, "/v1/messages/count_tokens?beta=true", {key: body[key] for key in ("model", "system", "messages", "tools")})
+    check(status == 200 and json.loads(text)["input_tokens"] > 0, text)
+
+
+@client("codex")
+def codex(base, model):
+    """the shape of its requests, written by hand: instructions, tools, verbosity, streamed; a tool of the server is named"""
+    shell = {"type": "function", "name": "shell", "description": "Runs a command.", "strict": False, "parameters": {
+        "type": "object", "properties": {"command": {"type": "array", "items": {"type": "string"}}}, "required": ["command"]}}
+    body = {"model": model, "instructions": "You are an agent.", "stream": True, "store": False, "tool_choice": "auto", "tools": [shell],
+            "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Say hello."}]}],
+            "parallel_tool_calls": False, "reasoning": {"effort": "medium", "summary": "auto"}, "include": ["reasoning.encrypted_content"],
+            "prompt_cache_key": "k", "text": {"verbosity": "low"}, "truncation": "auto", "client_metadata": {"id": "i"}, "max_output_tokens": 64}
+    status, headers, text = post(base, "/v1/responses", body)
+    check(status == 200 and ("event: response.completed" in text or "event: response.incomplete" in text), text[:500])
+    check(headers["x-vosti-ignored"] == "text.verbosity", headers)
+    status, headers, text = post(base, "/v1/responses", {**body, "tools": [shell, {"type": "web_search"}]})
+    check(status == 200 and "tools[1].type" in headers["x-vosti-ignored"] or "--unknown-fields warn" in text, text[:500])
+
+
+@client("continue")
+def fill_in_the_middle(base, model):
+    """the shape of its completions, written by hand: a gap is filled, or the message says that the model cannot"""
+    body = {"model": model, "prompt": "def add(a, b):\n    return ", "suffix": "\n\nprint(add(1, 2))\n", "max_tokens": 16, "temperature": 0.01,
+            "stop": ["\n\n"], "stream": True}
+    status, _, text = post(base, "/v1/completions", body)
+    check(status == 200 and "[DONE]" in text or status == 400 and "fills gaps" in text, text)
+
+
+@client("ai-sdk")
+def generate_object(base, model):
+    """the shape of its generateObject, written by hand: a strict schema is kept to"""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **TOOL}
+    body = {"model": model, "messages": ASK, "max_tokens": 64, "seed": 7,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "response", "strict": True, "schema": schema}}}
+    status, _, text = post(base, "/v1/chat/completions", body)
+    check(status == 200 and json.loads(json.loads(text)["choices"][0]["message"]["content"])["city"] in ("Paris", "Rome"), text)
+
+
+#: Requests that are written like a program's own need no package.
+BY_HAND = ("open-webui", "claude-code", "codex", "continue", "ai-sdk")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
@@ -283,8 +370,7 @@ def main():
     failures, rows = [], []
     for package in wanted:
         try:
-            # Open WebUI is a site of its own: its requests need no package.
-            version = "-" if package == "open-webui" else importlib.metadata.version(package)
+            version = "-" if package in BY_HAND else importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             rows.append((package, "", "", "not installed"))
             failures.append(f"{package} is not installed")

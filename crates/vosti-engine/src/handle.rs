@@ -8,6 +8,7 @@ use crate::{Counters, Engine, EngineError, Event, FloatDevice, Policy, Request, 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Takes a request's events. It runs on the engine's thread and must be quick: compute from the logits (log-probabilities, a
@@ -36,6 +37,7 @@ enum Command {
 #[derive(Clone)]
 pub struct EngineHandle {
     commands: Sender<Command>,
+    seen: Arc<Mutex<(Status, Counters)>>,
 }
 
 /// The thread; joining it gives Ok, or the error that ended it.
@@ -49,9 +51,11 @@ impl EngineHandle {
         D: FloatDevice + Send + 'static,
     {
         let (commands, inbox) = channel();
-        let serve = move || Service { engine, inbox, sinks: HashMap::new(), draining: false }.serve();
+        let seen = Arc::new(Mutex::new((engine.status(), *engine.counters())));
+        let shown = seen.clone();
+        let serve = move || Service { engine, inbox, shown, sinks: HashMap::new(), draining: false }.serve();
         let thread = std::thread::Builder::new().name("vosti-engine".into()).spawn(serve)?;
-        Ok((Self { commands }, thread))
+        Ok((Self { commands, seen }, thread))
     }
 
     /// Queues a request; waits until the engine accepts or refuses it (at most one step). The sink is dropped after the last
@@ -88,7 +92,13 @@ impl EngineHandle {
         self.ask(|reply| Command::SetPolicy(policy, reply))?
     }
 
-    /// The engine's load and its totals. Error: the engine has ended.
+    /// The engine's load and its totals before its current step, or since it has nothing to do. It waits for nothing; an engine that
+    /// has ended keeps its last ones.
+    pub fn seen(&self) -> (Status, Counters) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The engine's load and its totals, after its current step. Error: the engine has ended.
     pub fn report(&self) -> Result<(Status, Counters), EngineError> {
         self.ask(Command::Report)
     }
@@ -122,6 +132,8 @@ struct Listener {
 struct Service<D: FloatDevice> {
     engine: Engine<D>,
     inbox: Receiver<Command>,
+    /// What [`EngineHandle::seen`] returns.
+    shown: Arc<Mutex<(Status, Counters)>>,
     sinks: HashMap<RequestId, Listener>,
     draining: bool,
 }
@@ -136,6 +148,7 @@ impl<D: FloatDevice> Service<D> {
             if self.engine.is_idle() {
                 continue;
             }
+            self.show();
             let outcome = self.step();
             failures = if outcome.is_err() { failures + 1 } else { 0 };
             match outcome {
@@ -152,6 +165,10 @@ impl<D: FloatDevice> Service<D> {
         self.engine.abort(id);
     }
 
+    fn show(&self) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = (self.engine.status(), *self.engine.counters());
+    }
+
     /// Obeys every waiting command; if there is no work, waits for one. Break: the thread must end.
     fn take_commands(&mut self) -> ControlFlow<()> {
         loop {
@@ -159,10 +176,13 @@ impl<D: FloatDevice> Service<D> {
             let command = match self.inbox.try_recv() {
                 Ok(command) => command,
                 Err(_) if idle && self.draining => return ControlFlow::Break(()),
-                Err(TryRecvError::Empty) if idle => match self.inbox.recv() {
-                    Ok(command) => command,
-                    Err(_) => return ControlFlow::Break(()),
-                },
+                Err(TryRecvError::Empty) if idle => {
+                    self.show();
+                    match self.inbox.recv() {
+                        Ok(command) => command,
+                        Err(_) => return ControlFlow::Break(()),
+                    }
+                }
                 Err(TryRecvError::Disconnected) if idle => return ControlFlow::Break(()),
                 Err(_) => return ControlFlow::Continue(()),
             };

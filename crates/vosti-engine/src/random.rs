@@ -1,4 +1,5 @@
-//! Random numbers as a pure function of (seed, choice, position): Philox4x32-10.
+//! Random numbers as a pure function of (seed, choice, position): Philox4x32-10. Of several prompts with one seed, each has a
+//! seed of its own.
 //!
 //! Philox is the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). It has no
 //! state to advance, so a draw cannot depend on time, on the batch or on the order of calls. This module must never hold
@@ -31,6 +32,17 @@ pub fn uniform(seed: u64, choice: u32, position: u64) -> f64 {
     bits as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
+/// The seed of prompt number `prompt` of several that are answered with one seed: its draws are those of a request of its own
+/// with this seed. Number 0 has `seed` itself; the others have 53 bits, so that every JSON reader keeps them.
+pub fn prompt_seed(seed: u64, prompt: u64) -> u64 {
+    if prompt == 0 {
+        return seed;
+    }
+    // A stream apart from sampling's: the last counter word is 1.
+    let words = philox([prompt as u32, (prompt >> 32) as u32, 0, 1], [seed as u32, (seed >> 32) as u32]);
+    (u64::from(words[0]) << 32 | u64::from(words[1])) >> 11
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +68,13 @@ mod tests {
         }
         let mean = (0..10_000).map(|p| uniform(7, 3, p)).sum::<f64>() / 10_000.0;
         assert!((mean - 0.5).abs() < 0.02, "mean {mean}");
+    }
+
+    #[test]
+    fn prompts_have_seeds_of_their_own_that_every_json_reader_keeps() {
+        assert_eq!(prompt_seed(u64::MAX, 0), u64::MAX);
+        let seeds: std::collections::BTreeSet<u64> =
+            (0..4).flat_map(|seed| (1..1_000).map(move |prompt| prompt_seed(seed, prompt))).collect();
+        assert!(seeds.len() == 4 * 999 && seeds.iter().all(|seed| *seed < 1 << 53));
     }
 }

@@ -58,7 +58,8 @@ impl SamplerState {
             prompt: prompt_tokens.iter().copied().collect(),
             counts: BTreeMap::new(),
             stops: text.map(|text| {
-                StopMatcher::new(text.clone(), &sampling.stop_strings).with_tokens_min(sampling.tokens_min)
+                let stops = StopMatcher::new(text.clone(), &sampling.stop_strings);
+                stops.with_tokens_min(sampling.tokens_min).with_thoughts(sampling.thoughts.as_ref())
             }),
             constraint: sampling.constraint.as_ref().map(|make| make()),
             finish: None,

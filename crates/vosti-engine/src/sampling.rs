@@ -2,7 +2,7 @@
 
 use crate::Token;
 use crate::sampler::Constraint;
-use crate::text::TokenText;
+use crate::text::{Thoughts, TokenText};
 use std::sync::Arc;
 
 /// Makes a constraint in its initial state.
@@ -31,6 +31,8 @@ pub struct SamplingParams {
     pub stop_tokens: Vec<Token>,
     /// The answer ends when its text contains one of these. Needs `text`.
     pub stop_strings: Vec<String>,
+    /// Thoughts at the beginning of the answer, in which stop strings do not count.
+    pub thoughts: Option<Thoughts>,
     /// Bytes of tokens, for stop strings.
     pub text: Option<Arc<dyn TokenText>>,
     /// Makes a constraint (a grammar, a schema) for each choice.
@@ -57,6 +59,7 @@ impl Default for SamplingParams {
             logit_bias: Vec::new(),
             stop_tokens: Vec::new(),
             stop_strings: Vec::new(),
+            thoughts: None,
             text: None,
             constraint: None,
             tokens_min: 0,
@@ -79,6 +82,7 @@ impl std::fmt::Debug for SamplingParams {
             .field("logit_bias", &self.logit_bias)
             .field("stop_tokens", &self.stop_tokens)
             .field("stop_strings", &self.stop_strings)
+            .field("thoughts", &self.thoughts)
             .field("tokens_min", &self.tokens_min)
             .field("tokens_max", &self.tokens_max)
             .field("seed", &self.seed)
@@ -119,6 +123,14 @@ impl Sampling {
     /// Greedy, at most `tokens_max` tokens (1 if it is 0), no stop tokens, for tests and checks.
     pub fn greedy(tokens_max: usize) -> Self {
         Self(Arc::new(SamplingParams { tokens_max: tokens_max.max(1), ..SamplingParams::default() }))
+    }
+
+    /// The same parameters for prompt number `prompt` of several: see [`crate::random::prompt_seed`].
+    pub fn for_prompt(&self, prompt: u64) -> Self {
+        match crate::random::prompt_seed(self.seed, prompt) {
+            seed if seed == self.seed => self.clone(),
+            seed => Self(Arc::new(SamplingParams { seed, ..(*self.0).clone() })),
+        }
     }
 
     /// Checks every parameter; sorts stop tokens and biases by token. Errors: a value out of range, an empty stop string, stop

@@ -20,6 +20,81 @@ impl<F: Fn(Token, &mut Vec<u8>) + Send + Sync> TokenText for F {
     }
 }
 
+/// Thoughts at the beginning of an answer, in which stop strings sleep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thoughts {
+    /// What opens them, after white space; none: the prompt has opened them.
+    pub open: Option<String>,
+    /// What closes them.
+    pub close: String,
+}
+
+/// Where an answer's thoughts are, by its bytes so far.
+#[derive(Clone)]
+enum Place {
+    /// Thoughts may begin; the bytes so far.
+    Before(Vec<u8>),
+    /// In thoughts; the last bytes, which may begin what closes them.
+    Inside(Vec<u8>),
+    Behind,
+}
+
+/// Follows thoughts.
+#[derive(Clone)]
+struct Sleep {
+    thoughts: Option<Thoughts>,
+    place: Place,
+}
+
+impl Sleep {
+    fn new(thoughts: Option<&Thoughts>) -> Self {
+        let place = match thoughts {
+            None => Place::Behind,
+            Some(Thoughts { open: None, .. }) => Place::Inside(Vec::new()),
+            Some(_) => Place::Before(Vec::new()),
+        };
+        Self { thoughts: thoughts.cloned(), place }
+    }
+
+    /// Takes one token's bytes: gives how many of them belong to thoughts and their marks.
+    fn push(&mut self, bytes: &[u8]) -> usize {
+        let Some(Thoughts { open, close }) = &self.thoughts else { return 0 };
+        let mut taken = 0;
+        loop {
+            match &mut self.place {
+                Place::Behind => return taken,
+                Place::Before(seen) => {
+                    seen.extend(bytes);
+                    let (open, text) = (open.as_deref().unwrap_or_default().as_bytes(), seen.trim_ascii_start());
+                    if text.starts_with(open) {
+                        taken = bytes.len() - (text.len() - open.len()).min(bytes.len());
+                        self.place = Place::Inside(Vec::new());
+                    } else if open.starts_with(text) {
+                        return taken;
+                    } else {
+                        self.place = Place::Behind;
+                    }
+                }
+                Place::Inside(tail) => {
+                    let (rest, before) = (&bytes[taken..], tail.len());
+                    tail.extend(rest);
+                    match tail.windows(close.len()).position(|window| window == close.as_bytes()) {
+                        Some(at) => {
+                            taken += at + close.len() - before;
+                            self.place = Place::Behind;
+                        }
+                        None => {
+                            let kept = tail.len().min(close.len().saturating_sub(1));
+                            tail.drain(..tail.len() - kept);
+                            return bytes.len();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Finds the stop string that a stream of tokens completes first.
 #[derive(Clone)]
 pub struct StopMatcher {
@@ -30,13 +105,19 @@ pub struct StopMatcher {
     scratch: Vec<u8>,
     /// Tokens that no stop string ends yet.
     early: usize,
+    sleep: Sleep,
 }
 
 impl StopMatcher {
     /// `stops` must hold no empty string; `Sampling::new` checks that.
     pub fn new(text: Arc<dyn TokenText>, stops: &[String]) -> Self {
         let stops = stops.iter().map(|s| s.as_bytes().to_vec()).collect();
-        Self { text, stops, tail: VecDeque::new(), scratch: Vec::new(), early: 0 }
+        Self { text, stops, tail: VecDeque::new(), scratch: Vec::new(), early: 0, sleep: Sleep::new(None) }
+    }
+
+    /// The same for an answer that may begin with thoughts: nothing in them completes or begins a stop string.
+    pub fn with_thoughts(self, thoughts: Option<&Thoughts>) -> Self {
+        Self { sleep: Sleep::new(thoughts), ..self }
     }
 
     /// The same for an answer of at least so many tokens: stop strings that are complete before do not count.
@@ -52,8 +133,12 @@ impl StopMatcher {
         self.text.append_bytes(token, &mut bytes);
         let early = self.early > 0;
         self.early = self.early.saturating_sub(1);
+        let asleep = self.sleep.push(&bytes);
+        if asleep > 0 {
+            self.tail.clear();
+        }
         // Every byte enters the tail, also after a match: an early match does not count, and a later one may overlap it.
-        let found = bytes.iter().fold(None, |found, byte| {
+        let found = bytes[asleep..].iter().fold(None, |found, byte| {
             let here = self.push_byte(*byte);
             found.or(here)
         });
@@ -83,6 +168,9 @@ pub struct TextStream {
     stopped: bool,
     /// Tokens that no stop string ends yet.
     early: usize,
+    sleep: Sleep,
+    /// Bytes of `pending` that belong to thoughts.
+    asleep: usize,
 }
 
 impl TextStream {
@@ -95,7 +183,14 @@ impl TextStream {
             pending: Vec::new(),
             stopped: false,
             early: 0,
+            sleep: Sleep::new(None),
+            asleep: 0,
         }
+    }
+
+    /// The same for an answer that may begin with thoughts, as in [`StopMatcher`].
+    pub fn with_thoughts(self, thoughts: Option<&Thoughts>) -> Self {
+        Self { sleep: Sleep::new(thoughts), ..self }
     }
 
     /// The same for an answer of at least so many tokens: stop strings that are complete before do not count.
@@ -115,6 +210,11 @@ impl TextStream {
         }
         let from = self.pending.len();
         self.text.append_bytes(token, &mut self.pending);
+        let asleep = self.sleep.push(&self.pending[from..]);
+        if asleep > 0 {
+            self.asleep = from + asleep;
+        }
+        let from = from.max(self.asleep);
         let early = self.early > 0;
         self.early = self.early.saturating_sub(1);
         if let Some(start) = self.find_stop(from).filter(|_| !early) {
@@ -125,6 +225,7 @@ impl TextStream {
         let held = self.held_for_stop();
         let certain = self.pending.len() - held;
         let whole = complete_utf8(&self.pending[..certain]);
+        self.asleep = self.asleep.saturating_sub(whole);
         lossy(self.pending.drain(..whole))
     }
 
@@ -136,7 +237,7 @@ impl TextStream {
     /// Start of the stop string that ends first at or after byte `from`.
     fn find_stop(&self, from: usize) -> Option<usize> {
         (from + 1..=self.pending.len()).find_map(|end| {
-            let ending = |stop: &&Vec<u8>| self.pending[..end].ends_with(stop);
+            let ending = |stop: &&Vec<u8>| self.pending[self.asleep..end].ends_with(stop);
             // Of several, the first in the list, as in `StopMatcher`.
             self.stops.iter().find(ending).map(|stop| end - stop.len())
         })
@@ -144,9 +245,10 @@ impl TextStream {
 
     /// Length of the longest end of `pending` that begins a stop string.
     fn held_for_stop(&self) -> usize {
+        let awake = &self.pending[self.asleep.min(self.pending.len())..];
         let begins = |stop: &Vec<u8>| {
-            let longest = self.pending.len().min(stop.len() - 1);
-            (1..=longest).rev().find(|&n| self.pending.ends_with(&stop[..n])).unwrap_or(0)
+            let longest = awake.len().min(stop.len() - 1);
+            (1..=longest).rev().find(|&n| awake.ends_with(&stop[..n])).unwrap_or(0)
         };
         self.stops.iter().map(begins).max().unwrap_or(0)
     }
@@ -252,6 +354,36 @@ mod tests {
             let mut stream = TextStream::new(pieces(of), &stops).with_tokens_min(tokens_min);
             let shown: String = (0..of.len() as u32).map(|t| stream.push(t)).collect();
             assert_eq!((shown.as_str(), stream.stopped()), (text, true), "{tokens_min}");
+        }
+    }
+
+    #[test]
+    fn stop_strings_sleep_in_thoughts_and_both_readers_agree() {
+        let bytes: Arc<dyn TokenText> = Arc::new(|token: Token, out: &mut Vec<u8>| out.push(token as u8));
+        let stops = ["Q:".to_string(), "k>".to_string()];
+        let thoughts = |open: Option<&str>| Thoughts { open: open.map(str::to_string), close: "</think>".into() };
+        for (thoughts, text, shown) in [
+            (None, "a Q: b", "a "),
+            (Some(thoughts(Some("<think>"))), "\n<think>Q: k> </think>c Q: b", "\n<think>Q: k> </think>c "),
+            (Some(thoughts(Some("<think>"))), "a Q: </think>", "a "),
+            (Some(thoughts(None)), "Q: </thin</think>Q: b", "Q: </thin</think>"),
+            // What the thought ends with does not begin a stop string.
+            (Some(thoughts(None)), "Q</think>: d", "Q</think>: d"),
+            (Some(thoughts(None)), "Q: never closed k>", "Q: never closed k>"),
+        ] {
+            let mut matcher = StopMatcher::new(bytes.clone(), &stops).with_thoughts(thoughts.as_ref());
+            let mut stream = TextStream::new(bytes.clone(), &stops).with_thoughts(thoughts.as_ref());
+            let (mut given, mut ended) = (String::new(), false);
+            for byte in text.bytes() {
+                given += &stream.push(byte.into());
+                ended = matcher.push(byte.into()).is_some();
+                assert_eq!(ended, stream.stopped(), "{text:?}");
+                if ended {
+                    break;
+                }
+            }
+            given += &stream.finish();
+            assert_eq!((given.as_str(), ended), (shown, shown != text), "{text:?}");
         }
     }
 }

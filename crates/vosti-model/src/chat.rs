@@ -2,13 +2,18 @@
 //!
 //! The environment is `apply_chat_template`'s: blocks trimmed, loop controls, Python's string and dict
 //! methods, `tojson` as `json.dumps(ensure_ascii=False)`, `raise_exception`, and `strftime_now`. The date
-//! of `strftime_now` is a parameter, so that the same messages give the same tokens on every day.
+//! of `strftime_now` is a parameter, so that the same messages give the same tokens on every day. Text of messages never
+//! becomes a control token. Read next: `prompt.rs`, which tells it from the template's text.
+
+use std::sync::Arc;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Environment, Error, ErrorKind};
+use minijinja::value::{Kwargs, Value, ValueKind, from_args};
+use minijinja::{Environment, Error, ErrorKind, State};
+use minijinja_contrib::pycompat;
 
 use crate::error::{ModelError, Result};
+use crate::prompt::{AddedTokens, Controls, Marks, Prompt};
 
 /// The most instructions that a template may execute, so that a hostile template ends.
 const FUEL: u64 = 5_000_000;
@@ -119,6 +124,9 @@ pub struct ChatTemplate {
     source: String,
     bos_token: String,
     eos_token: String,
+    added: Arc<AddedTokens>,
+    controls: Controls,
+    tool_use: Option<Box<ChatTemplate>>,
 }
 
 /// The inputs of a rendering besides the template.
@@ -141,18 +149,40 @@ impl Default for ChatOptions {
 }
 
 impl ChatTemplate {
-    /// A template from its source. `bos_token` and `eos_token` are texts, empty if there are none. Error: the source does not
-    /// parse.
+    /// A template from its source, for a model without control tokens. `bos_token` and `eos_token` are texts, empty if there are
+    /// none. Error: the source does not parse.
     pub fn new(source: String, bos_token: String, eos_token: String) -> Result<Self> {
-        let template = Self { source: without_generation_marks(&source), bos_token, eos_token };
-        let environment = template.environment(Date::DEFAULT).map_err(failed)?;
+        // As Python reads a text file.
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let (added, controls) = (Arc::default(), Controls::default());
+        let source = without_generation_marks(&source);
+        let template = Self { source, bos_token, eos_token, added, controls, tool_use: None };
+        let environment = template.environment(Date::DEFAULT, Arc::default()).map_err(failed)?;
         environment.template_from_str(&template.source).map_err(failed)?;
         Ok(template)
     }
 
+    /// The same template for a model with these tokens.
+    pub fn with_tokens(mut self, added: Arc<AddedTokens>) -> Result<Self> {
+        self.controls = Controls::new(&added, &self.source)?;
+        self.added = added;
+        Ok(self)
+    }
+
+    /// The same template, with another one for conversations with tools.
+    pub fn with_tool_use(self, tool_use: Option<Self>) -> Self {
+        Self { tool_use: tool_use.map(Box::new), ..self }
+    }
+
+    /// The template for conversations with or without tools.
+    pub fn for_tools(&self, tools: bool) -> &Self {
+        self.tool_use.as_deref().filter(|_| tools).unwrap_or(self)
+    }
+
     /// Another template for the same model. Error: the source does not parse.
     pub fn with_source(&self, source: String) -> Result<Self> {
-        Self::new(source, self.bos_token.clone(), self.eos_token.clone())
+        let other = Self::new(source, self.bos_token.clone(), self.eos_token.clone())?;
+        other.with_tokens(self.added.clone())
     }
 
     /// The texts of the tokens that begin and end a text, empty if there are none.
@@ -165,31 +195,65 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// Renders messages: a list of `{"role": ..., "content": ...}`. Errors: the template refuses the messages, fails, or does not
-    /// end.
-    pub fn render(&self, messages: &serde_json::Value, options: &ChatOptions) -> Result<String> {
-        let environment = self.environment(options.date).map_err(failed)?;
+    /// Renders messages: a list of `{"role": ..., "content": ...}`. A message without content has an empty text: templates search
+    /// and join contents. Errors: the template refuses the messages, fails, or does not end.
+    pub fn render(&self, messages: &serde_json::Value, options: &ChatOptions) -> Result<Prompt> {
+        if let Some(tool_use) = self.tool_use.as_deref().filter(|_| options.tools.is_some()) {
+            return tool_use.render(messages, options);
+        }
+        let (mut messages, mut options) = (messages.clone(), options.clone());
+        for message in messages.as_array_mut().into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
+            if message.get("content").is_none_or(serde_json::Value::is_null) {
+                message.insert("content".into(), "".into());
+            }
+        }
+        let mut marks = self.marks(std::iter::once(&messages).chain(&options.tools), &options);
+        messages.as_array_mut().into_iter().for_each(|list| marks.mark_messages(list));
+        options.tools.iter_mut().for_each(|tools| marks.mark(tools));
+        self.render_marked(messages, options, marks)
+    }
+
+    /// No marks yet, for inputs that are rendered with these options.
+    pub fn marks<'a>(
+        &self,
+        inputs: impl IntoIterator<Item = &'a serde_json::Value>,
+        options: &'a ChatOptions,
+    ) -> Marks {
+        Marks::new(&self.controls, &self.source, inputs.into_iter().chain(options.variables.values()))
+    }
+
+    /// As [`ChatTemplate::render`], with messages and tools that `marks` has marked.
+    pub fn render_marked(&self, messages: serde_json::Value, options: ChatOptions, mut marks: Marks) -> Result<Prompt> {
+        let mut variables = serde_json::Value::Object(options.variables);
+        marks.mark(&mut variables);
+        let seen = Arc::new(marks.clone());
+        let environment = self.environment(options.date, seen).map_err(failed)?;
         let template = environment.template_from_str(&self.source).map_err(failed)?;
         let mut context = serde_json::Map::new();
-        context.insert("messages".into(), messages.clone());
-        context.insert("tools".into(), options.tools.clone().unwrap_or_default());
+        context.insert("messages".into(), messages);
+        context.insert("tools".into(), options.tools.unwrap_or_default());
         context.insert("documents".into(), serde_json::Value::Null);
         context.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
         context.insert("bos_token".into(), self.bos_token.clone().into());
         context.insert("eos_token".into(), self.eos_token.clone().into());
-        context.extend(options.variables.clone());
-        template.render(Value::from(minijinja::value::Serde(context))).map_err(failed)
+        context.extend(variables.as_object().cloned().unwrap_or_default());
+        let rendered = template.render(Value::from(minijinja::value::Serde(context))).map_err(failed)?;
+        Ok(Prompt::new(rendered, marks))
     }
 
-    fn environment(&self, date: Date) -> std::result::Result<Environment<'_>, Error> {
+    fn environment(&self, date: Date, marks: Arc<Marks>) -> std::result::Result<Environment<'_>, Error> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax?);
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        overlook(&mut environment, &marks);
         environment.set_formatter(|out, state, value| match value.kind() {
             ValueKind::Bool => Ok(out.write_str(if value.is_true() { "True" } else { "False" })?),
             ValueKind::None => Ok(out.write_str("None")?),
+            ValueKind::Number => match f64::try_from(value.clone()) {
+                Ok(float) if !value.is_integer() => Ok(out.write_str(&python_float(float))?),
+                _ => minijinja::escape_formatter(out, state, value),
+            },
             _ => minijinja::escape_formatter(out, state, value),
         });
         environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, Error> {
@@ -200,10 +264,63 @@ impl ChatTemplate {
                 || Error::new(ErrorKind::InvalidOperation, format!("strftime_now({format:?}) is not supported"));
             date.format(&format).ok_or_else(unsupported)
         });
-        environment.add_filter("tojson", to_json);
+        environment.add_filter("tojson", move |value: Value, arguments: Kwargs| to_json(value, arguments, &marks));
         // Templates test `tools`, which may be none, for `iterable`. None is not iterable in Jinja, but it is in this library.
         environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
         Ok(environment)
+    }
+}
+
+/// Makes methods and filters overlook the marks of texts.
+fn overlook(environment: &mut Environment<'_>, marks: &Arc<Marks>) {
+    let of = marks.clone();
+    environment.set_unknown_method_callback(move |state, value, method, arguments| match value.as_str() {
+        Some(text) if of.any() => method_of_text(&of, state, text, method, arguments),
+        _ => pycompat::unknown_method_callback(state, value, method, arguments),
+    });
+    let of = marks.clone();
+    environment.add_filter("trim", move |text: String, letters: Option<String>| {
+        strip(&of, &text, letters.as_deref(), (true, true))
+    });
+    for name in ["length", "count"] {
+        let of = marks.clone();
+        environment.add_filter(name, move |value: &Value| match value.as_str() {
+            Some(text) => Ok(of.remove(text).chars().count()),
+            None => minijinja::filters::length(value),
+        });
+    }
+}
+
+/// A method of Python's `str`.
+fn method_of_text(
+    marks: &Marks,
+    state: &mut State,
+    text: &str,
+    method: &str,
+    arguments: &[Value],
+) -> std::result::Result<Value, Error> {
+    let ends = match method {
+        "strip" => (true, true),
+        "lstrip" => (true, false),
+        "rstrip" => (false, true),
+        // A test of the text.
+        "startswith" | "endswith" | "count" => {
+            return pycompat::unknown_method_callback(state, &marks.remove(text).into(), method, arguments);
+        }
+        _ if method.starts_with("is") => {
+            return pycompat::unknown_method_callback(state, &marks.remove(text).into(), method, arguments);
+        }
+        _ => return pycompat::unknown_method_callback(state, &text.into(), method, arguments),
+    };
+    let (letters,): (Option<&str>,) = from_args(arguments)?;
+    Ok(strip(marks, text, letters, ends).into())
+}
+
+/// A text without the letters at its ends, which are white space unless they are given.
+fn strip(marks: &Marks, text: &str, letters: Option<&str>, ends: (bool, bool)) -> String {
+    match letters {
+        Some(letters) => marks.strip(text, |letter| letters.contains(letter), ends),
+        None => marks.strip(text, char::is_whitespace, ends),
     }
 }
 
@@ -237,23 +354,31 @@ fn failed(error: Error) -> ModelError {
 }
 
 /// Python's `json.dumps(value, ensure_ascii=False, indent=indent)`, or with `ensure_ascii=True`.
-fn to_json(value: Value, arguments: Kwargs) -> std::result::Result<String, Error> {
+fn to_json(value: Value, arguments: Kwargs, marks: &Marks) -> std::result::Result<String, Error> {
     let indent: Option<usize> = arguments.get("indent")?;
     let ascii: Option<bool> = arguments.get("ensure_ascii")?;
     let sort: Option<bool> = arguments.get("sort_keys")?;
+    let separators: Option<Vec<String>> = arguments.get("separators")?;
     arguments.assert_all_used()?;
     let json =
         serde_json::to_value(&value).map_err(|e| Error::new(ErrorKind::InvalidOperation, "tojson").with_source(e))?;
     let mut out = String::new();
-    write_json(&json, indent.map(|n| n.min(16)), sort.unwrap_or(false), 0, &mut out);
-    Ok(if ascii.unwrap_or(false) { escape(&out) } else { out })
+    let indent = indent.map(|n| n.min(16));
+    let (item, key) = match separators.as_deref() {
+        Some([item, key]) => (item.clone(), key.clone()),
+        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two texts")),
+        None => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),
+    };
+    let layout = Layout { indent, sort: sort.unwrap_or(false), item, key };
+    write_json(&json, &layout, 0, &mut out);
+    Ok(if ascii.unwrap_or(false) { escape(&out, marks) } else { out })
 }
 
-/// JSON with every character that is not ASCII as `\u` escapes of its UTF-16 units. Only strings have such characters.
-fn escape(json: &str) -> String {
+/// JSON with every character that is not ASCII, marks aside, as `\u` escapes of its UTF-16 units. Only strings have such characters.
+fn escape(json: &str, marks: &Marks) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        match c.is_ascii() {
+        match c.is_ascii() || marks.is_mark(c) {
             true => out.push(c),
             false => out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
         }
@@ -261,46 +386,75 @@ fn escape(json: &str) -> String {
     out
 }
 
-fn write_json(value: &serde_json::Value, indent: Option<usize>, sort: bool, depth: usize, out: &mut String) {
-    use serde_json::Value as Json;
-    let separate = |out: &mut String, first: bool, depth: usize| match (indent, first) {
-        (Some(n), _) => {
-            out.push_str(if first { "\n" } else { ",\n" });
-            out.extend(std::iter::repeat_n(' ', n * depth));
-        }
-        (None, true) => {}
-        (None, false) => out.push_str(", "),
-    };
-    let close = |out: &mut String, bracket: char| {
-        if let Some(n) = indent {
+/// How JSON is laid out.
+struct Layout {
+    indent: Option<usize>,
+    sort: bool,
+    /// Between entries.
+    item: String,
+    /// Between a key and its value.
+    key: String,
+}
+
+impl Layout {
+    /// Before an entry or a closing bracket.
+    fn line(&self, depth: usize, out: &mut String) {
+        if let Some(indent) = self.indent {
             out.push('\n');
-            out.extend(std::iter::repeat_n(' ', n * depth));
+            out.extend(std::iter::repeat_n(' ', indent * depth));
         }
-        out.push(bracket);
-    };
+    }
+
+    fn entry(&self, first: bool, depth: usize, out: &mut String) {
+        if !first {
+            out.push_str(&self.item);
+        }
+        self.line(depth, out);
+    }
+}
+
+fn write_json(value: &serde_json::Value, layout: &Layout, depth: usize, out: &mut String) {
+    use serde_json::Value as Json;
     match value {
         Json::Array(list) if !list.is_empty() => {
             out.push('[');
             for (i, item) in list.iter().enumerate() {
-                separate(out, i == 0, depth + 1);
-                write_json(item, indent, sort, depth + 1, out);
+                layout.entry(i == 0, depth + 1, out);
+                write_json(item, layout, depth + 1, out);
             }
-            close(out, ']');
+            layout.line(depth, out);
+            out.push(']');
         }
         Json::Object(object) if !object.is_empty() => {
             let mut entries: Vec<_> = object.iter().collect();
-            if sort {
+            if layout.sort {
                 entries.sort_by_key(|(key, _)| *key);
             }
             out.push('{');
             for (i, (key, item)) in entries.into_iter().enumerate() {
-                separate(out, i == 0, depth + 1);
+                layout.entry(i == 0, depth + 1, out);
                 out.push_str(&Json::from(key.as_str()).to_string());
-                out.push_str(": ");
-                write_json(item, indent, sort, depth + 1, out);
+                out.push_str(&layout.key);
+                write_json(item, layout, depth + 1, out);
             }
-            close(out, '}');
+            layout.line(depth, out);
+            out.push('}');
+        }
+        Json::Number(number) if number.is_f64() => {
+            out.push_str(&number.as_f64().map(python_float).unwrap_or_default());
         }
         scalar => out.push_str(&scalar.to_string()),
     }
+}
+
+/// Python's `repr` of a float: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
+fn python_float(float: f64) -> String {
+    let size = float.abs();
+    if !float.is_finite() || size == 0.0 || (1e-4..1e16).contains(&size) {
+        return format!("{float:?}").to_lowercase();
+    }
+    let text = format!("{float:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(("+", exponent), |exponent| ("-", exponent));
+    format!("{digits}e{sign}{exponent:0>2}")
 }

@@ -110,7 +110,8 @@ fn text_of_gguf(metadata: &Metadata) -> Result<Text> {
         Ok(id.and_then(|id| tokenizer.token_name(id)).unwrap_or_default())
     };
     let (bos, eos) = (name("tokenizer.ggml.bos_token_id")?, name("tokenizer.ggml.eos_token_id")?);
-    let chat = template.map(|source| ChatTemplate::new(source, bos, eos)).transpose()?;
+    let tool_use = metadata.str_opt("tokenizer.chat_template.tool_use")?.map(str::to_string);
+    let chat = chat(template, tool_use, (bos, eos), &tokenizer)?;
     Ok(Text { tokenizer, chat, sampling: SamplingDefaults::from_gguf(metadata)? })
 }
 
@@ -120,25 +121,45 @@ fn text_of_folder(folder: &Path) -> Result<Text> {
         true => SamplingDefaults::from_json(&read_json(&config)?)?,
         false => SamplingDefaults::default(),
     };
-    Ok(Text { tokenizer: Tokenizer::from_folder(folder)?, chat: chat_of_folder(folder)?, sampling })
+    let tokenizer = Tokenizer::from_folder(folder)?;
+    let chat = chat_of_folder(folder, &tokenizer)?;
+    Ok(Text { tokenizer, chat, sampling })
 }
 
-/// `chat_template.jinja`, or `chat_template` in `tokenizer_config.json`: a text, or a list of named ones.
-fn chat_of_folder(folder: &Path) -> Result<Option<ChatTemplate>> {
+/// A template, and the one for requests with tools, if there are two. `special` are the texts of the tokens that begin and end a
+/// text.
+fn chat(
+    default: Option<String>,
+    tool_use: Option<String>,
+    special: (String, String),
+    tokenizer: &Tokenizer,
+) -> Result<Option<ChatTemplate>> {
+    let added = tokenizer.added();
+    let of = |source| ChatTemplate::new(source, special.0.clone(), special.1.clone())?.with_tokens(added.clone());
+    // A model may have a template for tools only.
+    let Some(default) = default.or_else(|| tool_use.clone()) else { return Ok(None) };
+    let tool_use = tool_use.map(of).transpose()?;
+    Ok(Some(of(default)?.with_tool_use(tool_use)))
+}
+
+/// `chat_template.jinja` and `additional_chat_templates/tool_use.jinja`, or `chat_template` in `tokenizer_config.json`: a text, or a
+/// list of named ones.
+fn chat_of_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<ChatTemplate>> {
     let settings = folder.join("tokenizer_config.json");
     let settings = if settings.exists() { read_json(&settings)? } else { serde_json::Value::Null };
-    let file = folder.join("chat_template.jinja");
-    let source = if file.exists() {
-        Some(String::from_utf8_lossy(&read_small(&file)?).into_owned())
-    } else {
-        match settings.get("chat_template") {
-            Some(serde_json::Value::Array(named)) => {
-                let default = named.iter().find(|t| t.get("name").is_some_and(|n| n == "default"));
-                default.and_then(|t| t.get("template")?.as_str()).map(str::to_string)
-            }
-            other => other.and_then(|t| t.as_str()).map(str::to_string),
-        }
+    let file = |name: &str| -> Result<Option<String>> {
+        let path = folder.join(name);
+        path.exists().then(|| Ok(String::from_utf8_lossy(&read_small(&path)?).into_owned())).transpose()
     };
+    let listed = settings.get("chat_template");
+    let named = |name: &str| {
+        let list = listed.and_then(serde_json::Value::as_array)?;
+        let entry = list.iter().find(|entry| entry.get("name").is_some_and(|own| own == name))?;
+        entry.get("template")?.as_str().map(str::to_string)
+    };
+    let single = || listed.and_then(serde_json::Value::as_str).map(str::to_string).or_else(|| named("default"));
+    let default = file("chat_template.jinja")?.or_else(single);
+    let tool_use = file("additional_chat_templates/tool_use.jinja")?.or_else(|| named("tool_use"));
     let text = |key| token_text(settings.get(key)).unwrap_or_default().to_string();
-    source.map(|source| ChatTemplate::new(source, text("bos_token"), text("eos_token"))).transpose()
+    chat(default, tool_use, (text("bos_token"), text("eos_token")), tokenizer)
 }

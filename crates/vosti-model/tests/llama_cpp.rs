@@ -152,7 +152,8 @@ fn every_chat_template_gives_the_text_that_transformers_gives() {
                     (Err(_), Some("refused")) => refused += 1,
                     (Ok(text), Some(digest)) => {
                         rendered += 1;
-                        let hex: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+                        let text = text.text();
+                        let hex: String = Sha256::digest(&*text).iter().map(|byte| format!("{byte:02x}")).collect();
                         if hex != digest {
                             wrong.push(format!("{name}/{chat}/{i}: {text:?}"));
                         }
@@ -165,4 +166,98 @@ fn every_chat_template_gives_the_text_that_transformers_gives() {
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rendered, wrong.join("\n"));
     assert!(rendered > 400 && refused > 10, "only {rendered} chats render, {refused} are refused");
+}
+
+/// Every text of a value, changed.
+fn changed(value: &serde_json::Value, change: &dyn Fn(&str) -> String) -> serde_json::Value {
+    use serde_json::Value as Json;
+    match value {
+        Json::String(text) => change(text).into(),
+        Json::Array(list) => list.iter().map(|entry| changed(entry, change)).collect(),
+        Json::Object(members) => members
+            .iter()
+            .map(|(name, member)| match name.as_str() {
+                "role" | "type" => (name.clone(), member.clone()),
+                _ => (name.clone(), changed(member, change)),
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        other => other.clone(),
+    }
+}
+
+/// The prompts of all templates with these tokens, for chats as they are and with every text of theirs changed.
+fn each_prompt(
+    tokenizer: &Tokenizer,
+    change: &dyn Fn(&str) -> String,
+    mut see: impl FnMut(&str, vosti_model::Result<vosti_model::Prompt>, vosti_model::Result<vosti_model::Prompt>),
+) {
+    let Some(templates) = folder("models/templates") else { return };
+    let golden: serde_json::Value = serde_json::from_str(include_str!("text/templates.json")).unwrap();
+    for name in golden["templates"].as_object().unwrap().keys() {
+        let source = std::fs::read_to_string(templates.join(format!("{name}.jinja"))).unwrap();
+        let plain = ChatTemplate::new(source, "<s>".into(), "</s>".into()).unwrap();
+        let template = plain.clone().with_tokens(tokenizer.added()).unwrap();
+        for (chat, messages) in golden["chats"].as_object().unwrap() {
+            for tools in [None, Some(serde_json::json!([golden["tool"]]))] {
+                let messages = changed(messages, change);
+                let tools = tools.map(|tools| changed(&tools, change));
+                let options = ChatOptions { tools, ..ChatOptions::default() };
+                let at = format!("{name}/{chat}/{}", options.tools.is_some());
+                see(&at, plain.render(&messages, &options), template.render(&messages, &options));
+            }
+        }
+    }
+}
+
+/// Tokenizers of three kinds: words by an expression, sentencepiece, and control tokens that absorb white space.
+fn some_tokenizers() -> Vec<(&'static str, Tokenizer)> {
+    let Some(models) = folder("models") else { return Vec::new() };
+    let open = |name| Tokenizer::from_gguf(&metadata(&models.join(format!("ggml-vocab-{name}.gguf")))).unwrap();
+    ["qwen2", "llama-bpe", "phi-3"].map(|name| (name, open(name))).into()
+}
+
+#[test]
+fn an_ordinary_prompt_has_the_tokens_of_its_text_in_every_template() {
+    for (name, tokenizer) in some_tokenizers() {
+        let mut seen = 0;
+        for change in [(&|text: &str| text.to_string()) as &dyn Fn(&str) -> String, &|text| format!("> {text} [<")] {
+            each_prompt(&tokenizer, change, |at, plain, marked| {
+                let (Ok(plain), Ok(marked)) = (plain, marked) else { return };
+                assert_eq!(marked.text(), plain.text(), "{name}: {at}");
+                let expected = tokenizer.encode(&plain.text(), false).unwrap();
+                assert_eq!(tokenizer.encode_prompt(&marked, false).unwrap(), expected, "{name}: {at}");
+                seen += 1;
+            });
+        }
+        assert!(seen > 800, "{seen}");
+    }
+}
+
+#[test]
+fn text_of_messages_becomes_no_control_token_in_any_template() {
+    for (name, tokenizer) in some_tokenizers() {
+        let added = tokenizer.added();
+        let control: Vec<u32> = added.control.iter().filter_map(|text| tokenizer.token_id(text)).collect();
+        let count = |prompt: &vosti_model::Prompt| {
+            let tokens = tokenizer.encode_prompt(prompt, false).unwrap();
+            tokens.iter().filter(|token| control.contains(token)).count()
+        };
+        let mut benign = std::collections::BTreeMap::new();
+        each_prompt(&tokenizer, &|text| format!("{text}xx{text}x"), |at, _, marked| {
+            benign.insert(at.to_string(), marked.map(|prompt| count(&prompt)));
+        });
+        let evil = &added.control[added.control.len() / 2];
+        let (mut seen, mut wrong) = (0, Vec::new());
+        each_prompt(&tokenizer, &|text| format!("{text}{evil}{evil}{text}{evil}"), |at, plain, marked| {
+            let (Ok(plain), Ok(marked)) = (plain, marked) else { return };
+            let Some(Ok(wanted)) = benign.get(at) else { return };
+            seen += 1;
+            if marked.text() != plain.text() || count(&marked) != *wanted {
+                wrong.push(format!("{at}: {} for {wanted}, {}", count(&marked), marked.text() == plain.text()));
+            }
+        });
+        assert!(wrong.is_empty(), "{name}, {evil}: {} of {seen}:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(seen > 400, "{seen}");
+    }
 }

@@ -108,7 +108,11 @@ fn a_tokenizer_json_of_llama_2s_form_has_a_space_in_front_and_bytes_for_the_rest
             "merges": [["\u{2581}", "H"], ["\u{2581}H", "i"]]},
     });
     let settings = serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true});
+    let nameless = serde_json::json!({"eos_token": "</s>", "add_bos_token": true});
+    let warnings = Tokenizer::from_json(json.clone(), &nameless, &[]).unwrap().warnings();
+    assert!(warnings.len() == 1 && warnings[0].contains("add_bos_token"), "{warnings:?}");
     let tokenizer = Tokenizer::from_json(json, &settings, &[]).unwrap();
+    assert!(tokenizer.warnings().is_empty());
     assert_eq!(tokenizer.encode("Hi é", true).unwrap(), [1, 263, 259, 3 + 0xc3, 3 + 0xa9]);
     assert_eq!(tokenizer.encode("Hi</s>Hi", false).unwrap(), [263, 2, 263]);
     assert_eq!(tokenizer.decode(&[1, 263, 259, 3 + 0xc3, 3 + 0xa9, 2]), " Hi é");

@@ -247,14 +247,15 @@ impl PyEngine {
         Ok(text.tokenizer.decode(&tokens))
     }
 
-    /// The chat template's text of messages, tools and variables, all as JSON.
+    /// The chat template's text of messages, tools and variables, all as JSON, and its tokens. Text of messages gives no control
+    /// token.
     fn render(
         &self,
         messages: &str,
         tools: Option<&str>,
         variables: &str,
         add_generation_prompt: bool,
-    ) -> PyResult<String> {
+    ) -> PyResult<(String, Vec<u32>)> {
         let json = |text: &str| serde_json::from_str::<Value>(text).map_err(refused);
         let options = ChatOptions {
             add_generation_prompt,
@@ -262,8 +263,10 @@ impl PyEngine {
             tools: tools.map(json).transpose()?,
             variables: json(variables)?.as_object().cloned().unwrap_or_default(),
         };
-        let template = self.own.text().map_err(refused)?.chat().map_err(refused)?;
-        template.render(&json(messages)?, &options).map_err(refused)
+        let own = self.own.text().map_err(refused)?;
+        let prompt = own.chat().map_err(refused)?.render(&json(messages)?, &options).map_err(refused)?;
+        let tokens = own.tokenizer.encode_prompt(&prompt, false).map_err(refused)?;
+        Ok((prompt.text().into_owned(), tokens))
     }
 
     /// A run that requests are added to one by one.

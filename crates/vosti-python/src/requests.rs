@@ -6,6 +6,7 @@
 use crate::own::Own;
 use pyo3::prelude::*;
 use std::sync::Arc;
+use vosti_engine::random::prompt_seed;
 use vosti_engine::{Sampling, SamplingParams, Token};
 use vosti_server::api::resume::{Resume, ResumedChoice};
 use vosti_server::grammar::{Grammar, GrammarError};
@@ -24,6 +25,8 @@ pub struct Params {
     frequency_penalty: f32,
     repetition_penalty: f32,
     seed: u64,
+    /// The prompt's number among those that share the seed.
+    place: u64,
     stop: Vec<String>,
     stop_token_ids: Vec<u32>,
     ignore_eos: bool,
@@ -55,6 +58,7 @@ impl Params {
         }
         let room = (own.context as usize).saturating_sub(prompt.len()).max(1);
         let tokens_max = self.max_tokens.unwrap_or(room).min(room);
+        let seed = prompt_seed(self.seed, self.place);
         let grammar = self.grammar.as_deref().map(read).transpose()?;
         let constraint = grammar.as_ref().map(|grammar| own.compile(grammar)).transpose()?;
         let ends = own.ends().filter(|_| !self.ignore_eos);
@@ -69,11 +73,12 @@ impl Params {
             logit_bias: self.logit_bias,
             stop_tokens: ends.chain(self.stop_token_ids).collect(),
             stop_strings: self.stop,
+            thoughts: None,
             text: own.text.is_some().then(|| own.bytes.clone()),
             constraint,
             tokens_min: self.min_tokens,
             tokens_max,
-            seed: self.seed,
+            seed,
         });
         let sampling = sampling.map_err(|error| error.to_string())?;
         let parameters = self.receipt.then(|| Parameters::of(&sampling, grammar));
@@ -93,7 +98,7 @@ impl Params {
             let given = resume.given(fingerprint, own.vocabulary, job.answers(), tokens_max);
             job.given = given.map_err(|error| error.to_string())?;
         }
-        Ok(Asked { job, parameters, seed: self.seed })
+        Ok(Asked { job, parameters, seed })
     }
 }
 

@@ -43,7 +43,7 @@ class TestAsyncLLM(unittest.TestCase):
             asked = [(prompt, params) for params in KINDS for prompt in PROMPTS]
             return await asyncio.gather(*(self.whole(*one) for one in asked))
 
-        expected = [output for params in KINDS for output in self.alone.generate(PROMPTS, params, use_tqdm=False)]
+        expected = [output for params in KINDS for output in self.alone.generate(PROMPTS, [params] * len(PROMPTS), use_tqdm=False)]
         self.assertEqual([content(o) for o in asyncio.run(all_at_once())], [content(o) for o in expected])
 
     def test_an_answer_goes_on_wherever_it_was_cut(self):

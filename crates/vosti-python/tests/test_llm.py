@@ -35,9 +35,16 @@ class TestLLM(unittest.TestCase):
 
     def test_a_prompt_alone_and_among_others_gives_the_same_tokens(self):
         for params in (SamplingParams(temperature=0, max_tokens=12), SamplingParams(seed=3, max_tokens=12, n=2)):
-            together = self.ids(self.llm.generate(PROMPTS, params, use_tqdm=False))
+            together = self.ids(self.llm.generate(PROMPTS, [params] * len(PROMPTS), use_tqdm=False))
             alone = [self.ids(self.llm.generate(prompt, params))[0] for prompt in PROMPTS]
             self.assertEqual(together, alone)
+
+    def test_equal_prompts_of_one_call_draw_numbers_of_their_own(self):
+        params = SamplingParams(seed=3, max_tokens=12)
+        first = self.ids(self.llm.generate([PROMPTS[1]] * 4, params, use_tqdm=False))
+        self.assertEqual(len({str(ids) for ids in first}), 4)
+        self.assertEqual(first, self.ids(self.llm.generate([PROMPTS[1]] * 4, params, use_tqdm=False)))
+        self.assertEqual(first[:1], self.ids(self.llm.generate(PROMPTS[1], params)))
 
     def test_scored_and_generated_log_probabilities_are_the_same_bits(self):
         params = SamplingParams(temperature=0.9, seed=5, max_tokens=16, logprobs=2)

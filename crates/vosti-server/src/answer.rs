@@ -73,7 +73,9 @@ impl Answers {
     pub fn new(job: &Job, text: &Arc<dyn TokenText>) -> Self {
         let (sampling, choices) = (&job.sampling, job.choices as usize);
         let answer = |index| Answer {
-            stream: TextStream::new(text.clone(), &sampling.stop_strings).with_tokens_min(sampling.tokens_min),
+            stream: TextStream::new(text.clone(), &sampling.stop_strings)
+                .with_tokens_min(sampling.tokens_min)
+                .with_thoughts(sampling.thoughts.as_ref()),
             whole: TextStream::new(text.clone(), &[]),
             chars: 0,
             tokens: Vec::new(),

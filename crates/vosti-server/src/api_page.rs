@@ -51,6 +51,7 @@ fn foreign(out: &mut String) {
         let taken = match row.taken {
             Taken::Null => "null".to_string(),
             Taken::Any => "any".to_string(),
+            Taken::Told => "any, and `x-vosti-ignored` names it".to_string(),
             Taken::As(name) => format!("the same as `{name}`"),
             Taken::Of(names) => {
                 format!("a list of {}", names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))

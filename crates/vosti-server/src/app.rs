@@ -1,7 +1,7 @@
 //! The application: its state, its phases and its routes. It has no sockets (`listen.rs` has them), so tests call it directly.
 
-use crate::api::body::Ignored;
-use crate::api::{ApiError, anthropic, chat, completions, models, responses, state, tokenize};
+use crate::api::body::{TOLD, Told};
+use crate::api::{ApiError, anthropic, chat, completions, models, ollama, responses, state, tokenize};
 use crate::auth::{self, Keys};
 use crate::config::ServerConfig;
 use crate::flow::Arrival;
@@ -175,12 +175,18 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/embeddings", post(|| async { ApiError::no_embeddings() }))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
+        .route("/api/chat", post(ollama::chat))
+        .route("/api/generate", post(ollama::generate))
+        .route("/api/tags", get(ollama::tags))
+        .route("/api/ps", get(ollama::tags))
+        .route("/api/show", post(ollama::show))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
         .route("/tokenizer_info", get(tokenize::info))
         .route_layer(middleware::from_fn_with_state(app.clone(), auth::check));
     let open = Router::new()
         .route("/", get(page::show))
+        .route("/api/version", get(ollama::version))
         .route("/health", get(state::health))
         .route("/ready", get(state::ready))
         .route("/status", get(state::status))
@@ -208,8 +214,8 @@ fn panicked(_: Box<dyn Any + Send>) -> Response {
 async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let start = Instant::now();
     let id = request_id(request.headers()).unwrap_or_else(|| crate::api::usage::id("req"));
-    let ignored = Ignored::default();
-    request.extensions_mut().insert(ignored.clone());
+    let told = Told::default();
+    request.extensions_mut().insert(told.clone());
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().map_or("(none)", MatchedPath::as_str).to_string();
     let trace = if app.config.traces { trace::begin(&request, &path, app.model_name(), &id) } else { None };
@@ -236,15 +242,22 @@ async fn observe(State(app): State<Arc<App>>, mut request: Request, next: Next) 
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", value);
     }
-    let ignored = ignored.take();
-    if !ignored.is_empty() {
+    for (header, told) in TOLD.into_iter().zip(told.take()).filter(|(_, told)| !told.is_empty()) {
         // The names are the client's text, which is not logged.
-        tracing::warn!(id, count = ignored.len(), "fields were ignored");
-        if let Ok(value) = HeaderValue::from_str(&ignored.join(", ")) {
-            response.headers_mut().insert("x-vosti-ignored", value);
+        tracing::warn!(id, count = told.len(), header, "the answer is not to all that was asked for");
+        if let Ok(value) = HeaderValue::from_str(&as_header(&told.join(", "))) {
+            response.headers_mut().insert(header, value);
         }
     }
     response
+}
+
+/// Longest header of warnings.
+const TOLD_MAX: usize = 4096;
+
+/// A text as a header may have it.
+fn as_header(text: &str) -> String {
+    text.chars().take(TOLD_MAX).map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect()
 }
 
 /// Most characters of a client's request id.

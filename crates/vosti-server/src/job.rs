@@ -17,7 +17,7 @@ use vosti_engine::{EngineError, EngineHandle, Event, FinishReason, Request, Requ
 pub struct Job {
     /// Token ids, BOS included.
     pub prompts: Vec<Arc<[Token]>>,
-    /// Parameters of every choice. Draws depend on the seed and the choice's number.
+    /// Parameters of every choice. Draws depend on the seed, the prompt's number and the choice's.
     pub sampling: Sampling,
     /// Answers to each prompt.
     pub choices: u32,
@@ -52,7 +52,7 @@ impl Job {
     pub fn request(&self, prompt: usize) -> Request {
         Request {
             prompt: self.prompts[prompt].to_vec(),
-            sampling: self.sampling.clone(),
+            sampling: self.sampling.for_prompt(prompt as u64),
             choices: self.choices,
             token_logits: self.logprobs.is_some() || self.digest,
             prompt_logits: self.prompt_logprobs.is_some(),

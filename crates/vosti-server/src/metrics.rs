@@ -9,7 +9,6 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 use vosti_core::PAGE;
 use vosti_engine::handle::EngineHandle;
 use vosti_engine::{Counters, Status};
@@ -20,8 +19,6 @@ type Labelled = Family<[(&'static str, String); 1], Counter>;
 pub struct Metrics {
     registry: Registry,
     snapshot: Arc<Mutex<Snapshot>>,
-    /// Lets one reader at a time wait for the engine, which answers between steps.
-    reading: tokio::sync::Mutex<()>,
     pub prompt_tokens: Counter,
     pub generation_tokens: Counter,
     pub answers: Labelled,
@@ -37,20 +34,16 @@ pub struct Metrics {
     pub answer_length: Histogram,
 }
 
-/// The engine's state at its last report.
+/// The engine's state when it was last asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub status: Status,
     pub counters: Counters,
-    pub taken: Option<Instant>,
     /// Requests whose answers are not complete.
     pub busy: usize,
     /// Connections that are open.
     pub connections: usize,
 }
-
-/// Greatest age of a snapshot that is used again.
-const AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Metrics {
     /// All numbers at zero, labelled with the model's name.
@@ -63,7 +56,6 @@ impl Metrics {
         let lengths = || Histogram::new((0..18).map(|i| 2f64.powi(i)));
         let metrics = Self {
             snapshot,
-            reading: tokio::sync::Mutex::new(()),
             prompt_tokens: Counter::default(),
             generation_tokens: Counter::default(),
             answers: Labelled::default(),
@@ -114,17 +106,11 @@ impl Metrics {
         Self { registry, ..metrics }
     }
 
-    /// The engine's state, at most [`AGE_MAX`] old. If the engine has ended, its last state.
-    pub async fn read(&self, engine: Option<EngineHandle>) -> Snapshot {
-        let _one = self.reading.lock().await;
-        let seen = self.snapshot();
-        let fresh = seen.taken.is_some_and(|taken| taken.elapsed() < AGE_MAX);
-        if let Some(engine) = engine.filter(|_| !fresh)
-            && let Ok(Ok((status, counters))) = tokio::task::spawn_blocking(move || engine.report()).await
-        {
+    /// The engine's state before its current step. If the engine has ended, its last state.
+    pub fn read(&self, engine: Option<&EngineHandle>) -> Snapshot {
+        if let Some(engine) = engine {
             let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-            (snapshot.status, snapshot.counters) = (status, counters);
-            snapshot.taken = Some(Instant::now());
+            (snapshot.status, snapshot.counters) = engine.seen();
         }
         self.snapshot()
     }

@@ -1,6 +1,6 @@
 //! The OpenAPI document, made from the types that the handlers take and give.
 
-use crate::api::{anthropic, chat, completions, models, responses, state, tokenize};
+use crate::api::{anthropic, chat, completions, models, ollama, responses, state, tokenize};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
@@ -15,13 +15,14 @@ use utoipa::{Modify, OpenApi as _};
     ),
     paths(
         chat::complete, completions::complete, responses::respond, anthropic::create, anthropic::count, models::list,
-        models::one, tokenize::tokenize, tokenize::detokenize, tokenize::info,
+        models::one, ollama::chat, ollama::generate, ollama::tags, ollama::show, ollama::version, tokenize::tokenize, tokenize::detokenize, tokenize::info,
         state::health, state::ready, state::status, state::metrics, state::openapi
     ),
     tags(
         (name = "completions", description = "Answers"),
         (name = "models", description = "What is served"),
         (name = "tokens", description = "Text and tokens"),
+        (name = "ollama", description = "The same answers for ollama's clients"),
         (name = "state", description = "The server itself; open without a key")
     ),
     modifiers(&Key)

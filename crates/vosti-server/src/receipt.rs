@@ -10,7 +10,7 @@ use crate::grammar::Grammar;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vosti_engine::sampling::MakeConstraint;
-use vosti_engine::text::TokenText;
+use vosti_engine::text::{Thoughts, TokenText};
 use vosti_engine::{Sampling, SamplingError, SamplingParams, Token};
 
 /// The chain, link by link.
@@ -80,6 +80,9 @@ pub struct Parameters {
     pub frequency_penalty: f32,
     pub logit_bias: Vec<(Token, f32)>,
     pub stop: Vec<String>,
+    /// What opens (none: the prompt does) and closes the thoughts in which `stop` does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thoughts: Option<(Option<String>, String)>,
     pub stop_tokens: Vec<Token>,
     #[serde(default)]
     pub min_tokens: usize,
@@ -102,6 +105,7 @@ impl Parameters {
             frequency_penalty: sampling.frequency_penalty,
             logit_bias: sampling.logit_bias.clone(),
             stop: sampling.stop_strings.clone(),
+            thoughts: sampling.thoughts.clone().map(|Thoughts { open, close }| (open, close)),
             stop_tokens: sampling.stop_tokens.clone(),
             min_tokens: sampling.tokens_min,
             max_tokens: sampling.tokens_max,
@@ -127,6 +131,7 @@ impl Parameters {
             logit_bias: self.logit_bias.clone(),
             stop_tokens: self.stop_tokens.clone(),
             stop_strings: self.stop.clone(),
+            thoughts: self.thoughts.clone().map(|(open, close)| Thoughts { open, close }),
             text: Some(text),
             constraint,
             tokens_min: self.min_tokens,

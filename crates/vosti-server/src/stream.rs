@@ -1,10 +1,12 @@
-//! Server-sent events: an answer as it comes.
+//! An answer as it comes: server-sent events, or lines of JSON.
 
 use crate::api::ApiError;
 use crate::flow::{Flow, Step};
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 /// Writes an endpoint's chunks.
 pub trait Writer: Send + 'static {
-    type Chunk: Serialize;
+    type Chunk: Serialize + Send;
 
     /// The data of the event after the last chunk.
     const END: Option<&'static str> = Some("[DONE]");
@@ -43,53 +45,78 @@ pub trait Writer: Send + 'static {
 /// After this long without an event a comment is sent, so that no proxy closes the connection as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-struct State<W> {
+struct State<W: Writer> {
     flow: Option<Flow>,
     writer: W,
-    ready: VecDeque<Event>,
+    ready: VecDeque<Part<W::Chunk>>,
 }
 
 /// The response. It owns the flow: when the client leaves, the response is dropped, which aborts the request.
-pub fn respond<W: Writer>(flow: Flow, mut writer: W) -> Response {
-    let ready = writer.begin(&flow).iter().map(event::<W>).collect();
-    let state = State { flow: Some(flow), writer, ready };
-    let events = stream::unfold(state, |mut state| async move {
-        while state.ready.is_empty() {
-            state.advance().await?;
-        }
-        let event = state.ready.pop_front()?;
-        Some((Ok::<Event, Infallible>(event), state))
+pub fn respond<W: Writer>(flow: Flow, writer: W) -> Response {
+    let events = parts(flow, writer).map(|part| {
+        Ok::<Event, Infallible>(match part {
+            Part::Chunk(chunk) => event::<W>(&chunk),
+            Part::End => Event::default().data(W::END.unwrap_or_default()),
+            // Only an API that names its events names this one.
+            Part::Failed(body) if W::END.is_none() => Event::default().event("error").data(one_line(&body)),
+            Part::Failed(body) => Event::default().data(one_line(&body)),
+        })
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(SILENCE_MAX)).into_response()
 }
 
+/// The response as lines of JSON, as ollama streams.
+pub fn lines<W: Writer>(flow: Flow, writer: W) -> Response {
+    let lines = parts(flow, writer).map(|part| {
+        Ok::<String, Infallible>(match part {
+            Part::Chunk(chunk) => one_line(&chunk) + "\n",
+            Part::Failed(body) => one_line(&body) + "\n",
+            Part::End => String::new(),
+        })
+    });
+    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+/// A part of a stream.
+enum Part<C> {
+    Chunk(C),
+    /// After the last chunk, in an API that marks the end.
+    End,
+    Failed(Value),
+}
+
+fn parts<W: Writer>(flow: Flow, mut writer: W) -> impl Stream<Item = Part<W::Chunk>> {
+    let ready = writer.begin(&flow).into_iter().map(Part::Chunk).collect();
+    let state = State { flow: Some(flow), writer, ready };
+    stream::unfold(state, |mut state| async move {
+        while state.ready.is_empty() {
+            state.advance().await?;
+        }
+        let part = state.ready.pop_front()?;
+        Some((part, state))
+    })
+}
+
 impl<W: Writer> State<W> {
-    /// Makes events ready; none if the stream is over.
+    /// Makes parts ready; none if the stream is over.
     async fn advance(&mut self) -> Option<()> {
         let flow = self.flow.as_mut()?;
-        let chunks = match flow.next().await {
+        match flow.next().await {
             Ok(Some(step)) => {
                 let repeated = matches!(&step, Step::Answer(delta) if delta.repeated);
                 let chunks = self.writer.step(flow, step);
-                if repeated { Vec::new() } else { chunks }
+                self.ready.extend(chunks.into_iter().filter(|_| !repeated).map(Part::Chunk));
             }
             Ok(None) => {
-                let last = self.writer.end(flow);
-                self.ready.extend(last.iter().map(event::<W>));
-                self.ready.extend(W::END.map(|end| Event::default().data(end)));
+                self.ready.extend(self.writer.end(flow).into_iter().map(Part::Chunk));
+                self.ready.extend(W::END.map(|_| Part::End));
                 self.flow = None;
-                return Some(());
             }
             Err(error) => {
-                let body = self.writer.failed(&error);
-                // Only an API that names its events names this one.
-                let named = if W::END.is_none() { Event::default().event("error") } else { Event::default() };
-                self.ready.push_back(named.data(one_line(&body)));
+                self.ready.push_back(Part::Failed(self.writer.failed(&error)));
                 self.flow = None;
-                return Some(());
             }
-        };
-        self.ready.extend(chunks.iter().map(event::<W>));
+        }
         Some(())
     }
 }

@@ -26,8 +26,9 @@ impl Tokenizer {
 
     /// Builds a tokenizer from parsed files: `tokenizer.json`, `tokenizer_config.json`, and the
     /// configurations that may name end tokens by id.
-    pub fn from_json(json: Value, settings: &Value, configs: &[Value]) -> Result<Self> {
+    pub fn from_json(mut json: Value, settings: &Value, configs: &[Value]) -> Result<Self> {
         let writing = writing(&json)?;
+        forget_training(&mut json);
         check_model(&json)?;
         let failed = |e: serde_json::Error| ModelError::Tokenizer(format!("tokenizer.json: {e}"));
         let inner: tokenizers::Tokenizer = serde_json::from_value(json).map_err(failed)?;
@@ -44,6 +45,15 @@ impl Tokenizer {
         eos.retain(|id| (*id as usize) < table.len());
         let add_bos = settings.get("add_bos_token").and_then(Value::as_bool).unwrap_or(false);
         Ok(Self { inner, table, bos, eos, add_bos })
+    }
+}
+
+/// Removes the settings that shorten, fill or vary texts for training: a prompt is encoded whole, and always alike.
+fn forget_training(json: &mut Value) {
+    for (place, name) in [("", "truncation"), ("", "padding"), ("/model", "dropout")] {
+        if let Some(members) = json.pointer_mut(place).and_then(Value::as_object_mut) {
+            members.remove(name);
+        }
     }
 }
 

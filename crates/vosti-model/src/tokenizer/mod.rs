@@ -11,8 +11,12 @@ mod from_json;
 mod pre;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokenizers::{Encoding, Model as _, OffsetType, PreTokenizer as _};
 
 use crate::error::{ModelError, Result};
+use crate::prompt::{AddedTokens, Controls, Marks, Prompt};
 
 pub use detokenizer::Detokenizer;
 pub(crate) use from_json::token_text;
@@ -27,15 +31,77 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// The tokens of a text. Special tokens in the text are recognised, as in Hugging Face's library. `with_bos`
-    /// adds the token that begins a text, if the model expects one; a rendered chat template has its own.
+    /// The tokens of a text. Control tokens in the text are recognised, as in Hugging Face's library. `with_bos`
+    /// adds the token that begins a text, if the model expects one.
     pub fn encode(&self, text: &str, with_bos: bool) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, with_bos).map_err(|e| ModelError::Tokenizer(e.to_string()))?;
+        self.with_bos(self.inner.encode_fast(text, with_bos).map_err(failed)?, with_bos)
+    }
+
+    /// The tokens of a rendered conversation, in which only the template's own text becomes control tokens. The template usually
+    /// writes the token that begins a text.
+    pub fn encode_prompt(&self, prompt: &Prompt, with_bos: bool) -> Result<Vec<u32>> {
+        match prompt.marks() {
+            None => self.encode(prompt.marked(), with_bos),
+            Some(marks) => {
+                self.with_bos(self.encode_marked(prompt.marked(), marks, with_bos).map_err(failed)?, with_bos)
+            }
+        }
+    }
+
+    /// The library's own steps. Between them, when added tokens are found and before words are, the marks are taken out.
+    fn encode_marked(&self, text: &str, marks: &Marks, with_bos: bool) -> tokenizers::Result<Encoding> {
+        let inner = &self.inner;
+        let mut pieces = inner.get_added_vocabulary().extract_and_normalize(inner.get_normalizer(), text);
+        pieces.normalize(|piece| {
+            piece.filter(|letter| !marks.is_mark(letter));
+            Ok(())
+        })?;
+        if let Some(words) = inner.get_pre_tokenizer() {
+            words.pre_tokenize(&mut pieces)?;
+        }
+        pieces.tokenize(|piece| inner.get_model().tokenize(piece.get()))?;
+        inner.post_process(pieces.into_encoding(None, 0, OffsetType::None)?, None, with_bos)
+    }
+
+    /// The tokens of a prompt whose gap between `before` and `after` the model is to fill; none if the vocabulary has no tokens for
+    /// this. Control tokens in both texts are text.
+    pub fn encode_gap(&self, before: &str, after: &str, with_bos: bool) -> Result<Option<Vec<u32>>> {
+        let ids = |names: &[&'static str; 3]| {
+            Some([self.token_id(names[0])?, self.token_id(names[1])?, self.token_id(names[2])?])
+        };
+        let Some([prefix, suffix, middle]) = GAPS.iter().find_map(ids) else { return Ok(None) };
+        let controls = Controls::new(&self.added(), "")?;
+        let encode = |text: &str| self.encode_prompt(&Prompt::of_text(text, &controls), false);
+        let bos = self.bos.filter(|_| with_bos && self.add_bos);
+        let mut ids: Vec<u32> = bos.into_iter().chain([prefix]).collect();
+        ids.extend(encode(before)?);
+        ids.push(suffix);
+        ids.extend(encode(after)?);
+        ids.push(middle);
+        Ok(Some(ids))
+    }
+
+    fn with_bos(&self, encoding: Encoding, with_bos: bool) -> Result<Vec<u32>> {
         let mut ids = encoding.get_ids().to_vec();
         if let Some(bos) = self.bos.filter(|bos| with_bos && self.add_bos && ids.first() != Some(bos)) {
             ids.insert(0, bos);
         }
         Ok(ids)
+    }
+
+    /// The texts that the tokenizer takes for tokens before it looks at words. Control tokens are those that the file calls so, and
+    /// those that look like `<|this|>`.
+    pub fn added(&self) -> Arc<AddedTokens> {
+        let mut added = AddedTokens::default();
+        for token in self.inner.get_added_tokens_decoder().into_values() {
+            let within = |start: &str, end: &str| token.content.starts_with(start) && token.content.ends_with(end);
+            if token.special || within("<|", "|>") || within("<\u{ff5c}", "\u{ff5c}>") {
+                added.control.push(token.content);
+            } else if (within("<", ">") || within("[", "]")) && !token.content.contains(char::is_whitespace) {
+                added.markup.push(token.content);
+            }
+        }
+        added.into()
     }
 
     /// The text of tokens. Control tokens add nothing, and invalid UTF-8 is replaced. A space that encoding added at the
@@ -73,10 +139,32 @@ impl Tokenizer {
         self.bos
     }
 
+    /// What the files ask for and do not say, one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let missing = self.add_bos && self.bos.is_none();
+        let why =
+            "the tokenizer says that texts begin with a token (add_bos_token) and names none: they begin without it";
+        missing.then(|| why.to_string()).into_iter().collect()
+    }
+
     /// Every token that ends a generation.
     pub fn eos(&self) -> impl Iterator<Item = u32> + '_ {
         self.eos.iter().copied()
     }
+}
+
+/// The tokens before the text before a gap, before the text after it, and before the text that fills it: Qwen's and Gemma's,
+/// StarCoder's and Granite's, DeepSeek's, Llama's.
+const GAPS: [[&str; 3]; 5] = [
+    ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
+    ["<fim_prefix>", "<fim_suffix>", "<fim_middle>"],
+    ["<fim-prefix>", "<fim-suffix>", "<fim-middle>"],
+    ["<\u{ff5c}fim\u{2581}begin\u{ff5c}>", "<\u{ff5c}fim\u{2581}hole\u{ff5c}>", "<\u{ff5c}fim\u{2581}end\u{ff5c}>"],
+    ["\u{2581}<PRE>", "\u{2581}<SUF>", "\u{2581}<MID>"],
+];
+
+fn failed(error: tokenizers::Error) -> ModelError {
+    ModelError::Tokenizer(error.to_string())
 }
 
 /// Control tokens that end a turn, even if the files do not declare them: chat models end with one of these.

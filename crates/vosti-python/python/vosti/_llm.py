@@ -1,6 +1,7 @@
 """Batches: a call that returns when every prompt is answered."""
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
@@ -66,7 +67,8 @@ class LLM(Model):
         # The engine calls this to check a request, and again when its turn comes: a request that waits is not copied.
         def request(place):
             part = parts and parts[place]
-            return given[place][1], for_all or params[place]._checked(), part and part._had()
+            asked = SimpleNamespace(**{**vars(for_all), "place": place}) if for_all else params[place]._checked()
+            return given[place][1], asked, part and part._had()
 
         def output(place, answered):
             return self._output(str(place), *given[place], answered)

@@ -78,8 +78,7 @@ class Model:
     def _rendered(self, messages: Messages, add_generation_prompt: bool, tools: Optional[Sequence[Mapping]],
                   variables: Optional[Mapping[str, Any]]) -> Tuple[str, List[int]]:
         offered = None if tools is None else json.dumps(list(tools))
-        text = self._engine.render(json.dumps(list(messages)), offered, json.dumps(dict(variables or {})), add_generation_prompt)
-        return text, self.tokenize(text, False)
+        return self._engine.render(json.dumps(list(messages)), offered, json.dumps(dict(variables or {})), add_generation_prompt)
 
     def _output(self, name: str, text: Optional[str], tokens: List[int], answered: Answered) -> RequestOutput:
         def choice(index, given):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Mapping, Optional, Sequence, Union
@@ -40,8 +41,9 @@ class StructuredOutputsParams:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Sampling parameters. Draws are a function of (seed, choice, position) alone. The default seed is 0, so a repeated call gives
-    the same answer."""
+    """Sampling parameters. Draws are a function of (seed, prompt's number, choice, position) alone: if one object is given for
+    several prompts, each of them draws numbers of its own. The default seed is 0, so a repeated call gives the same answers; -1 is
+    another seed each time."""
 
     n: int = 1
     temperature: float = 1.0
@@ -64,15 +66,16 @@ class SamplingParams:
     #: Give each answer a receipt, with which `vosti replay` runs the request again and compares every logit.
     receipt: bool = False
 
-    def _checked(self) -> SimpleNamespace:
-        """These parameters in the engine's form."""
+    def _checked(self, place: int = 0) -> SimpleNamespace:
+        """These parameters in the engine's form, for prompt number `place` of those that they are for."""
         for name in ("max_tokens", "min_tokens", "logprobs", "prompt_logprobs"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} is {value}: it must not be negative")
         return SimpleNamespace(**{
             **vars(self),
-            "seed": (self.seed or 0) % 2**64,
+            "seed": secrets.randbits(32) if self.seed == -1 else (self.seed or 0) % 2**64,
+            "place": place,
             "stop": [self.stop] if isinstance(self.stop, str) else list(self.stop or ()),
             "stop_token_ids": list(self.stop_token_ids or ()),
             "logit_bias": [(int(token), float(bias)) for token, bias in (self.logit_bias or {}).items()],

@@ -310,7 +310,8 @@ class Generate:
         if self._column not in batch:
             raise ValueError(f"no column {self._column!r}: the rows have {', '.join(batch)}")
         prompts = [row if isinstance(row, str) else [int(token) for token in row] for row in batch[self._column]]
-        params: Any = self._params
+        # One object for each row: a row's answer must not depend on its place in a batch.
+        params = [self._params] * len(prompts)
         if "seed" in batch:
             params = [dataclasses.replace(self._params, seed=int(seed)) for seed in batch["seed"]]
         outputs = [output.outputs[0] for output in self._llm.generate(prompts, params, use_tqdm=False)]

@@ -33,9 +33,9 @@ use vosti_engine::FinishReason;
         (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn create(
     State(app): State<Arc<App>>,
-    Payload(request): Payload<MessagesRequest>,
+    Payload(request, told): Payload<MessagesRequest>,
 ) -> Result<Response, ApiError> {
-    let begun = conversation::begin(app, request.into_chat()?).await;
+    let begun = conversation::begin(app, request.into_chat()?, &told).await;
     let Begun { service, prepared, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
     let mut writer = MessagesWriter::new(service, prepared);
     if stream {
@@ -59,7 +59,7 @@ pub struct TokenCount {
         (status = 200, body = TokenCount), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn count(
     State(app): State<Arc<App>>,
-    Payload(request): Payload<CountRequest>,
+    Payload(request, _): Payload<CountRequest>,
 ) -> Result<Json<TokenCount>, ApiError> {
     let tokens = conversation::prompt(app, request.into_chat()?).await.map_err(|error| error.renamed(&NAMES))?;
     Ok(Json(TokenCount { input_tokens: tokens.len() }))

@@ -1,7 +1,7 @@
 //! From bytes to a request type: every way in which a body can be wrong becomes a 4xx that names the place.
 
 use super::ApiError;
-use super::foreign::{self, Place};
+use super::foreign::{self, Place, Stripped};
 use crate::app::App;
 use crate::config::UnknownFields;
 use axum::body::Bytes;
@@ -19,12 +19,14 @@ pub trait Body: DeserializeOwned {
 }
 
 /// Members of requests that hold JSON of the client's own, which stays as it is; paths as in [`Place::path`].
-const FREE: [&[&str]; 12] = [
+const FREE: [&[&str]; 14] = [
     &["chat_template_kwargs"],
+    &["format"],
     &["guided_json"],
     &["json_schema"],
     &["logit_bias"],
     &["messages", "*", "content", "*", "input"],
+    &["messages", "*", "tool_calls", "*", "function", "arguments"],
     &["output_config", "format", "schema"],
     &["response_format", "json_schema", "schema"],
     &["structured_outputs", "json"],
@@ -37,10 +39,11 @@ const FREE: [&[&str]; 12] = [
 /// Every whole number up to this one is exact as a 64-bit float.
 const EXACT_MAX: f64 = (1u64 << 53) as f64;
 
-/// Most fields of one body that are ignored under `--unknown-fields warn`.
-const IGNORED_MAX: usize = 64;
+/// Most fields of one body that an error names, or that are ignored under `--unknown-fields warn`.
+const REFUSED_MAX: usize = 64;
 
-/// Reads a body, and names the fields that were ignored. Never fails but with an [`ApiError`], whatever the bytes are.
+/// Reads a body, and names the fields that were ignored. Never fails but with an [`ApiError`], whatever the bytes are: it names
+/// every field that cannot be served.
 pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<String>), ApiError> {
     // A list would be read as the request's fields in their order.
     let other = bytes.trim_ascii_start().first() != Some(&b'{');
@@ -52,52 +55,58 @@ pub fn parse<T: Body>(bytes: &[u8], unknown: UnknownFields) -> Result<(T, Vec<St
         Err(error) => error,
     };
     let Ok(mut value @ Value::Object(_)) = serde_json::from_slice::<Value>(bytes) else { return Err(first) };
-    let ignore = unknown == UnknownFields::Warn;
-    let mut ignored = Vec::new();
-    let changed = simplify(&mut value, &FREE);
-    if !foreign::strip(&mut value, T::PLACES, ignore.then_some(&mut ignored))? && !changed && !ignore {
+    let sent = value.clone();
+    simplify(&mut value, &FREE);
+    let Stripped { told, mut refused } = foreign::strip(&mut value, T::PLACES);
+    if value == sent && unknown_field(&first).is_none() {
         return Err(first);
     }
-    loop {
-        let error = match read(&serde_json::to_vec(&value).unwrap_or_default()) {
-            Ok(request) => return Ok((request, ignored)),
-            Err(error) => error,
-        };
-        match unknown_field(&error) {
-            Some(path) if ignore && ignored.len() < IGNORED_MAX && remove(&mut value, path) => {
-                ignored.push(path.to_string());
-            }
-            _ => return Err(error),
+    let request = loop {
+        match read(&serde_json::to_vec(&value).unwrap_or_default()) {
+            Ok(request) => break Ok(request),
+            Err(error) => match unknown_field(&error) {
+                Some(path) if refused.len() < REFUSED_MAX && remove(&mut value, path) => {
+                    refused.push((path.to_string(), error.object.message));
+                }
+                _ => break Err(error),
+            },
         }
+    };
+    match (unknown, request) {
+        (UnknownFields::Refuse, _) if !refused.is_empty() => Err(all_refused(refused)),
+        (_, Err(error)) => Err(error),
+        (_, Ok(request)) => Ok((request, told.into_iter().chain(refused.into_iter().map(|(path, _)| path)).collect())),
     }
 }
 
+/// One error for all fields that cannot be served.
+fn all_refused(refused: Vec<(String, String)>) -> ApiError {
+    let why: Vec<&str> = refused.iter().map(|(_, why)| why.as_str()).collect();
+    let message = format!("{} (a server with --unknown-fields warn ignores such fields)", why.join("; "));
+    ApiError::unsupported(&refused[0].0, message)
+}
+
 /// Removes members that are null, which ask for nothing, and writes 2.0 as 2, which are one number in JSON schemas. Members at
-/// `free` paths stay unchanged. True if it changed anything.
-fn simplify(value: &mut Value, free: &[&[&str]]) -> bool {
+/// `free` paths stay unchanged.
+fn simplify(value: &mut Value, free: &[&[&str]]) {
     let below = |step: &str| -> Vec<&[&str]> {
         free.iter().filter(|path| path.first() == Some(&step)).map(|path| &path[1..]).collect()
     };
     match value {
-        _ if free.contains(&[].as_slice()) => false,
+        _ if free.contains(&[].as_slice()) => {}
         Value::Object(members) => {
-            let before = members.len();
             members.retain(|_, member| !member.is_null());
-            let found = members.len() < before;
-            members.iter_mut().fold(found, |found, (name, member)| simplify(member, &below(name)) | found)
+            members.iter_mut().for_each(|(name, member)| simplify(member, &below(name)));
         }
         Value::Array(list) => {
             let free = below("*");
-            list.iter_mut().fold(false, |found, entry| simplify(entry, &free) | found)
+            list.iter_mut().for_each(|entry| simplify(entry, &free));
         }
         Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) if float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
-                *number = (float as i64).into();
-                true
-            }
-            _ => false,
+            Some(float) if float.fract() == 0.0 && float.abs() <= EXACT_MAX => *number = (float as i64).into(),
+            _ => {}
         },
-        _ => false,
+        _ => {}
     }
 }
 
@@ -183,23 +192,31 @@ fn is_number(text: &str) -> bool {
     text.parse::<u64>().is_ok()
 }
 
-/// The fields of a request that were ignored, on their way to the response's headers.
+/// What a response's headers say of its request: fields that were ignored, and what else differs from what was asked for.
 #[derive(Clone, Default)]
-pub struct Ignored(Arc<Mutex<Vec<String>>>);
+pub struct Told(Arc<Mutex<[Vec<String>; 2]>>);
 
-impl Ignored {
-    fn add(&self, fields: Vec<String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(fields);
+/// The headers of [`Told`].
+pub const TOLD: [&str; 2] = ["x-vosti-ignored", "x-vosti-warning"];
+
+impl Told {
+    fn ignored(&self, fields: Vec<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[0].extend(fields);
     }
 
-    /// Takes the names out: a second call returns none of them.
-    pub fn take(&self) -> Vec<String> {
+    /// Adds warnings.
+    pub fn warn(&self, warnings: impl IntoIterator<Item = String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[1].extend(warnings);
+    }
+
+    /// Takes the lists of [`TOLD`] out: a second call returns nothing.
+    pub fn take(&self) -> [Vec<String>; 2] {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A parsed body, for handlers.
-pub struct Payload<T>(pub T);
+/// A parsed body, for handlers, and what to tell of it.
+pub struct Payload<T>(pub T, pub Told);
 
 impl<T: Body> FromRequest<Arc<App>> for Payload<T> {
     type Rejection = ApiError;
@@ -211,11 +228,11 @@ impl<T: Body> FromRequest<Arc<App>> for Payload<T> {
         if !media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
             return Err(ApiError::media_type());
         }
-        let told = request.extensions().get::<Ignored>().cloned().unwrap_or_default();
+        let told = request.extensions().get::<Told>().cloned().unwrap_or_default();
         let bytes = receive(request, app).await?;
         let (request, ignored) = parse(&bytes, app.config.unknown_fields)?;
-        told.add(ignored);
-        Ok(Payload(request))
+        told.ignored(ignored);
+        Ok(Payload(request, told))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::body::{Body, Payload};
 use super::conversation::{self, Begun};
-use super::fields::{Shared, UsageIn, request};
+use super::fields::{Seed, Shared, UsageIn, request};
 use super::foreign::Place;
 use super::logprobs::{ChatLogprob, ChatLogprobs, PromptLogprobs, prompt_entry};
 use super::messages::{CalledFunction, FunctionKind, Message, Tool, ToolCall, ToolChoice};
@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
 use vosti_engine::Token;
+use vosti_engine::random::prompt_seed;
 
 request! {
     /// A conversation to be continued.
@@ -100,8 +101,9 @@ pub struct ChatCompletion {
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<Token>>,
-    /// The seed that was used, the request's or a fresh one.
-    pub vosti_seed: u64,
+    /// The seed that was used, the request's or a fresh one. A text if JavaScript could not read it as a number.
+    #[schema(value_type = i64)]
+    pub vosti_seed: Seed,
 }
 
 /// One answer.
@@ -152,7 +154,8 @@ pub struct ChatChunk {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
     pub usage: Option<Option<Usage>>,
-    pub vosti_seed: u64,
+    #[schema(value_type = i64)]
+    pub vosti_seed: Seed,
 }
 
 /// The next part of one answer.
@@ -215,9 +218,9 @@ pub struct FunctionDelta {
         (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn complete(
     State(app): State<Arc<App>>,
-    Payload(request): Payload<ChatRequest>,
+    Payload(request, told): Payload<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let Begun { service, prepared, flow, stream, usage_in } = conversation::begin(app, request).await?;
+    let Begun { service, prepared, flow, stream, usage_in } = conversation::begin(app, request, &told).await?;
     let writer = ChatWriter::new(service, prepared, usage_in);
     if stream {
         return Ok(stream::respond(flow, writer));
@@ -254,15 +257,16 @@ pub fn receipt(
     let End { chain, .. } = delta.end.as_ref()?;
     let chain = chain.as_ref()?;
     let choices = prepared.job.choices as usize;
+    let prompt = delta.index / choices;
     Some(Receipt {
         version: Receipt::VERSION,
         fingerprint: service.identity.fingerprint.clone(),
         model: prepared.model.clone(),
         created: now(),
         date: prepared.date.clone(),
-        prompt: prepared.job.prompts[delta.index / choices].to_vec(),
+        prompt: prepared.job.prompts[prompt].to_vec(),
         parameters: prepared.parameters.clone()?,
-        seed: prepared.seed,
+        seed: prompt_seed(prepared.seed.bits(), prompt as u64),
         choice: (delta.index % choices) as u32,
         tokens: answers.tokens(delta.index).to_vec(),
         finish_reason: finish.to_string(),

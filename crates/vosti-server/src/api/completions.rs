@@ -1,9 +1,9 @@
 //! `/v1/completions`: text or tokens to continue, or to score.
 
-use super::body::{Body, Payload};
+use super::body::{Body, Payload, Told};
 use super::chat::{receipt, wants_stream};
 use super::conversation::encode;
-use super::fields::{Shared, UsageIn, request};
+use super::fields::{Seed, Shared, UsageIn, request};
 use super::foreign::Place;
 use super::logprobs::{PromptLogprobs, TextLogprobs, prompt_entry};
 use super::prepare::{self, Ask, Prepared};
@@ -26,9 +26,13 @@ use vosti_engine::logprobs::Logprobs;
 
 request! {
     /// Text to be continued.
+    #[derive(Default)]
     pub struct CompletionRequest {
         /// A text, several, a list of token ids, or several such lists.
         pub prompt: Prompt,
+        /// The text after the answer: the model fills the gap between the prompt and this text. Only with a prompt of one text, and a
+        /// model whose vocabulary has tokens for it (Qwen's coders, StarCoder's, Granite's, DeepSeek's).
+        pub suffix: Option<String>,
         /// Begin the answer's text with the prompt's. With `max_tokens` 0 the prompt is only scored. Default false.
         pub echo: Option<bool>,
         /// Log-probabilities of the answer's tokens (with `echo`, the prompt's too) and of this many of the most likely tokens.
@@ -45,6 +49,12 @@ pub enum Prompt {
     Tokens(Vec<Token>),
     Texts(Vec<String>),
     TokenLists(Vec<Vec<Token>>),
+}
+
+impl Default for Prompt {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
 }
 
 impl Prompt {
@@ -68,7 +78,21 @@ impl Prompt {
         }
     }
 
-    fn into_tokens(self, service: &Service, special: bool) -> Result<Vec<Vec<Token>>, ApiError> {
+    fn into_tokens(self, service: &Service, special: bool, suffix: &str) -> Result<Vec<Vec<Token>>, ApiError> {
+        let wrong = |why: String| Err(ApiError::field("suffix", why));
+        match self {
+            _ if suffix.is_empty() => {}
+            Self::Text(before) => match service.tokenizer().encode_gap(&before, suffix, special) {
+                Ok(Some(tokens)) => return Ok(vec![tokens]),
+                Ok(None) => {
+                    return wrong(
+                        "suffix needs a model that fills gaps, and this one's vocabulary has no tokens for it".into(),
+                    );
+                }
+                Err(error) => return wrong(error.to_string()),
+            },
+            _ => return wrong("suffix needs a prompt of one text".into()),
+        }
         let encode = |text: String| encode(service, &text, special, "prompt");
         match self {
             Self::Text(text) => Ok(vec![encode(text)?]),
@@ -100,8 +124,9 @@ pub struct Completion {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
     pub usage: Option<Option<Usage>>,
-    /// The seed that was used, the request's or a fresh one.
-    pub vosti_seed: u64,
+    /// The seed that was used, the request's or a fresh one. A text if JavaScript could not read it as a number.
+    #[schema(value_type = i64)]
+    pub vosti_seed: Seed,
 }
 
 /// One answer, or more of it.
@@ -136,11 +161,30 @@ pub struct CompletionChoice {
         (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn complete(
     State(app): State<Arc<App>>,
-    Payload(request): Payload<CompletionRequest>,
+    Payload(request, told): Payload<CompletionRequest>,
 ) -> Result<Response, ApiError> {
+    let Begun { service, prepared, flow, stream, usage_in, echo } = begin(app, request, &told).await?;
+    let writer = TextWriter::new(service, prepared, echo, usage_in);
+    if stream {
+        return Ok(stream::respond(flow, writer));
+    }
+    Ok(Json(writer.collect(flow).await?).into_response())
+}
+
+/// A request that the engine has, and the form of its answer.
+pub struct Begun {
+    pub service: Arc<Service>,
+    pub prepared: Prepared,
+    pub flow: Flow,
+    pub stream: bool,
+    usage_in: UsageIn,
+    echo: bool,
+}
+
+/// Checks a request and hands it to the engine.
+pub async fn begin(app: Arc<App>, mut request: CompletionRequest, told: &Told) -> Result<Begun, ApiError> {
     let arrival = app.arrive();
     let service = app.service()?;
-    let mut request = request;
     let shared = request.shared();
     prepare::check_model(&app, shared.model.as_deref())?;
     let (prompts, choices) = (request.prompt.count(), prepare::choices(&app, &shared)?);
@@ -161,15 +205,12 @@ pub async fn complete(
         let running = submit::submit(&service, &prepared.job, places).await?;
         Ok((prepared, running))
     };
-    let (prepared, running) = arrival.within(&app.config.limits, begin).await?;
+    let (mut prepared, running) = arrival.within(&app.config.limits, begin).await?;
+    told.warn(prepared.warnings.drain(..));
     let answers = Answers::new(&prepared.job, &service.text);
     let mut flow = Flow::new(app.clone(), running, answers, &prepared.job, arrival);
     flow.repeat().await?;
-    let writer = TextWriter::new(service, prepared, echo, usage_in);
-    if stream {
-        return Ok(stream::respond(flow, writer));
-    }
-    Ok(Json(writer.collect(flow).await?).into_response())
+    Ok(Begun { service, prepared, flow, stream, usage_in, echo })
 }
 
 /// Tokenizes and checks.
@@ -182,14 +223,20 @@ fn prepare(app: &App, service: &Service, request: CompletionRequest, mut shared:
     // The prompt's log-probabilities, wherever they are shown.
     let of_prompt = shared.prompt_logprobs.max(request.logprobs.filter(|_| echo));
     let ask = Ask {
-        prompts: request.prompt.into_tokens(service, shared.add_special_tokens.unwrap_or(true))?,
+        prompts: request.prompt.into_tokens(
+            service,
+            shared.add_special_tokens.unwrap_or(true),
+            &request.suffix.unwrap_or_default(),
+        )?,
         tokens_default: Some(16),
         may_score: echo || shared.prompt_logprobs.is_some(),
         logprobs: request.logprobs,
         prompt_logprobs: of_prompt,
         held: prepare::held(&mut shared)?,
+        thinking: None,
         date: None,
         source: "prompt",
+        tokens_name: "max_tokens",
     };
     prepare::check_top("prompt_logprobs", shared.prompt_logprobs)?;
     prepare::request(app, service, shared, ask)

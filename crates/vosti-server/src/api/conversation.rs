@@ -3,6 +3,7 @@
 //! It combines templates, tools, thoughts and grammars; it does not know how an API shows the answer.
 
 use super::ApiError;
+use super::body::Told;
 use super::chat::{ChatRequest, wants_stream};
 use super::fields::{Shared, UsageIn};
 use super::messages;
@@ -12,7 +13,7 @@ use crate::answer::Answers;
 use crate::app::{App, Work};
 use crate::flow::Flow;
 use crate::grammar::thought::Thinking;
-use crate::grammar::tools::{Tools, rendering};
+use crate::grammar::tools::{Rendering, Tools, adds_turns, joined, rendering};
 use crate::grammar::{Grammar, GrammarError};
 use crate::service::Service;
 use crate::submit;
@@ -20,7 +21,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 use vosti_engine::Token;
-use vosti_model::{ChatOptions, ChatTemplate, Date};
+use vosti_model::{ChatOptions, ChatTemplate, Date, Prompt};
 
 /// A request that the engine has, and the form of its answer.
 pub struct Begun {
@@ -32,7 +33,7 @@ pub struct Begun {
 }
 
 /// Checks a conversation and hands it to the engine.
-pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, ApiError> {
+pub async fn begin(app: Arc<App>, mut request: ChatRequest, told: &Told) -> Result<Begun, ApiError> {
     let arrival = app.arrive();
     let service = app.service()?;
     let shared = request.shared();
@@ -47,7 +48,8 @@ pub async fn begin(app: Arc<App>, mut request: ChatRequest) -> Result<Begun, Api
         let running = submit::submit(&service, &prepared.job, places).await?;
         Ok((prepared, running))
     };
-    let (prepared, running) = arrival.within(&app.config.limits, work).await?;
+    let (mut prepared, running) = arrival.within(&app.config.limits, work).await?;
+    told.warn(prepared.warnings.drain(..));
     let answers = Answers::new(&prepared.job, &service.text);
     let mut flow = Flow::new(app.clone(), running, answers, &prepared.job, arrival);
     flow.repeat().await?;
@@ -63,8 +65,8 @@ pub async fn prompt(app: Arc<App>, mut request: ChatRequest) -> Result<Vec<Token
     let of = app.clone();
     let work = move || {
         let tools = tools(&service, &mut request)?;
-        let (text, _) = rendered(&of, &service, &mut request, tools.as_ref())?;
-        encode(&service, &text, shared.add_special_tokens.unwrap_or(false), "messages")
+        let (prompt, _) = rendered(&of, &service, &mut request, tools.as_ref())?;
+        tokens(&service, &prompt, shared.add_special_tokens)
     };
     app.prepare(Work::Text, work).await
 }
@@ -76,14 +78,8 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
     }
     prepare::check_top("top_logprobs", request.top_logprobs)?;
     let source_max = if shared.max_tokens.is_some() { "max_tokens" } else { "max_completion_tokens" };
-    match (shared.max_tokens, request.max_completion_tokens) {
-        (Some(tokens), Some(same)) if tokens != same => {
-            let message = "max_tokens and max_completion_tokens differ: give one of them";
-            return Err(ApiError::field("max_completion_tokens", message));
-        }
-        (None, tokens) => shared.max_tokens = tokens,
-        _ => {}
-    }
+    shared.max_tokens =
+        prepare::one_of(("max_tokens", shared.max_tokens), ("max_completion_tokens", request.max_completion_tokens))?;
     let tools = tools(service, &mut request)?;
     let (tools, held) = match (tools, prepare::held(&mut shared)?) {
         (Some(tools), format) => {
@@ -95,11 +91,11 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
         }
         (None, format) => (None, format),
     };
-    let (text, thinking) = rendered(app, service, &mut request, tools.as_ref())?;
+    let (prompt, thinking) = rendered(app, service, &mut request, tools.as_ref())?;
     let date = request.vosti_date.unwrap_or_else(|| "2024-07-26".into());
-    let tokens = encode(service, &text, shared.add_special_tokens.unwrap_or(false), "messages")?;
+    let tokens = tokens(service, &prompt, shared.add_special_tokens)?;
     if app.config.log_prompts {
-        tracing::info!(prompt = text, "prompt");
+        tracing::info!(prompt = &*prompt.text(), "prompt");
     }
     let contents = Contents {
         tools,
@@ -113,8 +109,10 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
         logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
         prompt_logprobs: shared.prompt_logprobs,
         held: held.map(|Held { grammar, param }| Held { grammar: grammar.after(thinking), param }),
+        thinking,
         date: Some(date),
         source: "messages",
+        tokens_name: source_max,
     };
     let prepared = prepare::request(app, service, shared, ask);
     Ok(Prepared { contents, ..prepared.map_err(|error| error.renamed(&[("max_tokens", source_max)]))? })
@@ -124,17 +122,17 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
 fn tools(service: &Service, request: &mut ChatRequest) -> Result<Option<Tools>, ApiError> {
     let tools = messages::tools(request.tools.take(), request.tool_choice.take(), request.parallel_tool_calls)?;
     // A base model has no template; rendering the messages returns the error.
-    let template = service.language.chat().map_or("", |template| template.source());
+    let template = service.language.chat().map_or("", |template| template.for_tools(tools.is_some()).source());
     Ok(tools.map(|tools| tools.for_template(template)))
 }
 
-/// The conversation as the model's text, and whether the model thinks before it answers it.
+/// The conversation as the model's prompt, and whether the model thinks before it answers it.
 fn rendered(
     app: &App,
     service: &Service,
     request: &mut ChatRequest,
     tools: Option<&Tools>,
-) -> Result<(String, Option<Thinking>), ApiError> {
+) -> Result<(Prompt, Option<Thinking>), ApiError> {
     let mut list = messages::list(std::mem::take(&mut request.messages))?;
     let open = request.continue_final_message.unwrap_or(false);
     if open && request.add_generation_prompt == Some(true) {
@@ -145,13 +143,14 @@ fn rendered(
     let variables = with_effort(request.chat_template_kwargs.take(), request.reasoning_effort.take());
     let options = options(add_generation_prompt, request.vosti_date.as_deref(), variables)?;
     let template = template(app, service, request.chat_template.take())?;
+    let template = template.for_tools(tools.is_some());
     if open {
         mark_end(&mut list)?;
     }
-    let text = render(&template, &list, tools, options)?;
-    let text = if open { cut(text)? } else { text };
-    let thinking = Thinking::of(template.source(), &text).filter(|_| !open);
-    Ok((text, thinking))
+    let prompt = render(template, &list, tools, options)?;
+    let prompt = if open { cut(&prompt)? } else { prompt };
+    let thinking = Thinking::of(template.source(), |end| prompt.ends_with(end)).filter(|_| !open);
+    Ok((prompt, thinking))
 }
 
 /// Marks the end of the open message while it is rendered. A user's text is unlikely to contain it; a text that does is refused.
@@ -160,19 +159,17 @@ const END: &str = "\u{f8ff}vosti-end-of-open-message\u{f8ff}";
 fn mark_end(list: &mut [Value]) -> Result<(), ApiError> {
     let wrong = || ApiError::field("continue_final_message", "the last message has no text to continue");
     let last = list.last_mut().ok_or_else(wrong)?;
-    let text = last["content"].as_str().ok_or_else(wrong)?;
+    let calls = last.get("tool_calls").is_some();
+    let text = last["content"].as_str().filter(|text| !(calls && text.is_empty())).ok_or_else(wrong)?;
     last["content"] = format!("{text}{END}").into();
     Ok(())
 }
 
-fn cut(text: String) -> Result<String, ApiError> {
-    match text.split_once(END) {
-        Some((before, after)) if !after.contains(END) => Ok(before.to_string()),
-        _ => {
-            let message = "the chat template does not render the last message exactly once, so it cannot be continued";
-            Err(ApiError::field("continue_final_message", message))
-        }
-    }
+fn cut(prompt: &Prompt) -> Result<Prompt, ApiError> {
+    prompt.before(END).ok_or_else(|| {
+        let message = "the chat template does not render the last message exactly once, so it cannot be continued";
+        ApiError::field("continue_final_message", message)
+    })
 }
 
 /// The model's template, or the request's if such are trusted.
@@ -215,17 +212,28 @@ pub fn options(
     })
 }
 
-/// The conversation as the model's text.
+/// The conversation as the model's prompt.
 fn render(
     template: &ChatTemplate,
     messages: &[Value],
     tools: Option<&Tools>,
     options: ChatOptions,
-) -> Result<String, ApiError> {
-    let rendering = rendering(messages, tools, template.source());
-    let options = ChatOptions { tools: rendering.tools, ..options };
-    let text = template.render(&rendering.messages, &options);
-    text.map_err(|error| ApiError::field("messages", error.to_string()))
+) -> Result<Prompt, ApiError> {
+    let fitted = rendering(messages, tools, template.source(), |inputs| template.marks(inputs, &options));
+    let render = |Rendering { messages, tools, marks }: Rendering| {
+        template.render_marked(messages, ChatOptions { tools, ..options.clone() }, marks)
+    };
+    let prompt = match render(fitted.clone()) {
+        Err(error) if adds_turns(messages, tools, template.source()) => render(joined(fitted)).map_err(|_| error),
+        prompt => prompt,
+    };
+    prompt.map_err(|error| ApiError::field("messages", error.to_string()))
+}
+
+/// Tokens of a conversation.
+fn tokens(service: &Service, prompt: &Prompt, special: Option<bool>) -> Result<Vec<Token>, ApiError> {
+    let tokens = service.tokenizer().encode_prompt(prompt, special.unwrap_or(false));
+    tokens.map_err(|error| ApiError::field("messages", error.to_string()))
 }
 
 /// Tokens of a text.
@@ -234,7 +242,8 @@ pub fn encode(service: &Service, text: &str, special: bool, param: &str) -> Resu
     tokens.map_err(|error| ApiError::field(param, error.to_string()))
 }
 
-/// The error of a refused grammar, with the field that it came from; among tools, the first one whose schema is refused alone.
+/// The error of a refused grammar, with the field that it came from; among strict tools, the first one whose schema is refused
+/// alone.
 pub fn grammar_error(service: &Service, held: &Held, error: &GrammarError) -> ApiError {
     let refused = |param: &str, error: &GrammarError| {
         let message = match error {
@@ -244,7 +253,7 @@ pub fn grammar_error(service: &Service, held: &Held, error: &GrammarError) -> Ap
         ApiError::field(param, message)
     };
     let alone = held.grammar.tools().and_then(|tools| {
-        let schemas = tools.schemas().enumerate();
+        let schemas = tools.schemas().enumerate().filter(|(index, _)| tools.is_strict(*index));
         schemas.filter_map(|(index, schema)| Some((index, service.grammars.compile(&schema).err()?))).next()
     });
     match alone {

@@ -1,7 +1,7 @@
 //! The fields that chat and text completions share. Their comments are the API's documentation.
 
 use serde::de::{Error, Unexpected};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -15,10 +15,15 @@ macro_rules! request {
             $($(#[$field_meta])* pub $field: $type,)*
             /// The served model's name; any other is refused. May be left out.
             pub model: Option<String>,
-            /// Most tokens to generate. Prompt and answer together must fit into the context. -1: as many as the context leaves.
+            /// Most tokens to generate, and never more than the context leaves. -1: as many as that. If it leaves fewer, the header
+            /// `x-vosti-warning` says so.
             #[schema(minimum = -1, value_type = Option<i64>)]
             #[serde(default, deserialize_with = "crate::api::fields::tokens")]
             pub max_tokens: Option<usize>,
+            /// `max_tokens` under llama.cpp's name.
+            #[schema(minimum = -1, value_type = Option<i64>)]
+            #[serde(default, deserialize_with = "crate::api::fields::tokens")]
+            pub n_predict: Option<usize>,
             /// 0 always takes the most likely token. Default: the model's, as `/v1/models` says, else 1.
             #[schema(minimum = 0, maximum = 100)]
             pub temperature: Option<f32>,
@@ -35,6 +40,9 @@ macro_rules! request {
             /// none.
             #[schema(exclusive_minimum = 0, maximum = 100)]
             pub repetition_penalty: Option<f32>,
+            /// `repetition_penalty` under llama.cpp's name. It sees the prompt and the whole answer, whatever `repeat_last_n` is.
+            #[schema(exclusive_minimum = 0, maximum = 100)]
+            pub repeat_penalty: Option<f32>,
             /// Subtracted from the logits of tokens in the answer. Default 0.
             #[schema(minimum = -2, maximum = 2)]
             pub presence_penalty: Option<f32>,
@@ -46,10 +54,10 @@ macro_rules! request {
             /// Number of answers for each prompt. Answer number c draws with (seed, c, position).
             #[schema(minimum = 1)]
             pub n: Option<u32>,
-            /// Seed of the random numbers; equal seeds give equal answers, under any load. Default: a fresh one, which the answer
-            /// has in `vosti_seed`.
+            /// Seed of the random numbers; equal seeds give equal answers, under any load. An integer of 64 bits, or its digits as a
+            /// text. Default and -1: a fresh one, which the answer has in `vosti_seed`.
             #[schema(value_type = Option<i64>)]
-            pub seed: Option<serde_json::Number>,
+            pub seed: Option<$crate::api::fields::Seed>,
             /// The answer ends before any of these texts: one, or a list of at most 32, each at most 512 bytes.
             pub stop: Option<$crate::api::fields::Stop>,
             /// The answer ends at any of these tokens; the token is not part of its text.
@@ -108,11 +116,13 @@ macro_rules! request {
                 $crate::api::fields::Shared {
                     model: self.model.take(),
                     max_tokens: self.max_tokens,
+                    n_predict: self.n_predict,
                     temperature: self.temperature,
                     top_p: self.top_p,
                     top_k: self.top_k,
                     min_p: self.min_p,
                     repetition_penalty: self.repetition_penalty,
+                    repeat_penalty: self.repeat_penalty,
                     presence_penalty: self.presence_penalty,
                     frequency_penalty: self.frequency_penalty,
                     logit_bias: self.logit_bias.take(),
@@ -149,6 +159,50 @@ pub(crate) use request;
 request! {
     /// The fields that both kinds of completion have.
     pub struct Shared {}
+}
+
+/// A seed, as the client wrote it. A negative one is its two's complement, so that every 64-bit integer is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(pub i128);
+
+impl Seed {
+    /// What llama.cpp's and ollama's clients send for a fresh seed.
+    pub const RANDOM: Self = Self(-1);
+
+    /// The key of random numbers.
+    pub fn bits(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+/// JavaScript reads greater numbers as others.
+const JAVASCRIPT_MAX: u128 = (1 << 53) - 1;
+
+impl Serialize for Seed {
+    /// A number, or a text with the digits of one that JavaScript cannot read.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match i64::try_from(self.0) {
+            Ok(seed) if self.0.unsigned_abs() <= JAVASCRIPT_MAX => to.serialize_i64(seed),
+            _ => to.collect_str(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Seed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected an integer of 64 bits, or its digits as a text")]
+        enum Written {
+            Number(serde_json::Number),
+            Digits(String),
+        }
+        let digits = match Written::deserialize(from)? {
+            Written::Number(number) => number.to_string(),
+            Written::Digits(digits) => digits,
+        };
+        let seed = digits.parse().ok().filter(|seed| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(seed));
+        seed.map(Self).ok_or_else(|| D::Error::custom(format!("seed is {digits}; it must be an integer of 64 bits")))
+    }
 }
 
 /// One text, or several.

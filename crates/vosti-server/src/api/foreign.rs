@@ -5,7 +5,6 @@
 //! elsewhere: `body.rs` removes nulls first. A row never makes a field do something: a field that does something belongs in a
 //! request type.
 
-use super::ApiError;
 use serde_json::Value;
 
 /// Where a field comes from.
@@ -16,6 +15,7 @@ pub enum Engine {
     Sglang,
     LlamaCpp,
     Anthropic,
+    Ollama,
     /// LiteLLM, LangChain and others that translate between APIs.
     Clients,
 }
@@ -29,6 +29,7 @@ impl Engine {
             Self::Sglang => "SGLang",
             Self::LlamaCpp => "llama.cpp",
             Self::Anthropic => "Anthropic",
+            Self::Ollama => "ollama",
             Self::Clients => "clients",
         }
     }
@@ -43,6 +44,8 @@ pub enum Taken {
     These(&'static [&'static str]),
     /// Every value: none of them changes an answer.
     Any,
+    /// Every value. The answer without it may be another one, and the header `x-vosti-ignored` says so: agents send it always.
+    Told,
     /// The value of this field of the same object, or 1 where that is missing.
     As(&'static str),
     /// A list of any of these texts.
@@ -82,6 +85,11 @@ pub enum Place {
     MessagesTool,
     Tokenize,
     Detokenize,
+    /// A request of ollama's API.
+    Ollama,
+    OllamaOptions,
+    OllamaMessage,
+    OllamaCall,
 }
 
 impl Place {
@@ -89,7 +97,10 @@ impl Place {
     pub fn path(self) -> &'static [&'static str] {
         match self {
             Self::Completion | Self::Chat | Self::Text | Self::Responses | Self::Messages => &[],
-            Self::Tokenize | Self::Detokenize => &[],
+            Self::Tokenize | Self::Detokenize | Self::Ollama => &[],
+            Self::OllamaOptions => &["options"],
+            Self::OllamaMessage => &["messages", "*"],
+            Self::OllamaCall => &["messages", "*", "tool_calls", "*", "function"],
             Self::StreamOptions => &["stream_options"],
             Self::StructuredOutputs => &["structured_outputs"],
             Self::Message => &["messages", "*"],
@@ -149,7 +160,7 @@ const INCLUDED: [&str; 7] = [
     "web_search_call.results",
 ];
 const EMPTY_OBJECT: Taken = Taken::These(&["{}"]);
-use Taken::{Any, As, Null, Of, These};
+use Taken::{Any, As, Null, Of, These, Told};
 
 /// The table.
 pub const FIELDS: &[Foreign] = rows! {
@@ -225,9 +236,11 @@ pub const FIELDS: &[Foreign] = rows! {
         dry_allowed_length: LlamaCpp, Any, "dry_multiplier alone would use it";
         dry_penalty_last_n: LlamaCpp, Any, "dry_multiplier alone would use it";
         dry_sequence_breakers: LlamaCpp, Any, "dry_multiplier alone would use it";
-        repeat_penalty: LlamaCpp, These(&["1"]), "use repetition_penalty, which sees the prompt and the whole answer";
-        repeat_last_n: LlamaCpp, These(&["-1"]), "penalties see the prompt or the answer as a whole";
-        samplers: LlamaCpp, Null, "the order of sampling is fixed";
+        repeat_last_n: LlamaCpp, Told, "penalties see the prompt or the answer as a whole";
+        penalize_nl: LlamaCpp, Told, "penalties see every token";
+        samplers: LlamaCpp, Told, "the order of sampling is fixed";
+        keep_alive: Ollama, Any, "the model stays until the server ends";
+        tfs_z: LlamaCpp, These(&["1"]), "use top_p or min_p";
         grammar: LlamaCpp, These(&["\"\""]), "use structured_outputs.grammar, in Lark's notation";
         cache_prompt: LlamaCpp, Any, "a cached prefix changes no bit";
         n_cache_reuse: LlamaCpp, Any, "a cached prefix changes no bit";
@@ -253,7 +266,7 @@ pub const FIELDS: &[Foreign] = rows! {
         store: OpenAi, Any, "nothing is kept after the answer";
         metadata: OpenAi, Any, "nothing is kept after the answer";
         service_tier: OpenAi, Any, "requests are served alike";
-        verbosity: OpenAi, These(&["\"medium\""]), "say it in the prompt";
+        verbosity: OpenAi, Told, "say it in the prompt";
         modalities: OpenAi, These(&["[\"text\"]"]), "answers are text";
         audio: OpenAi, Null, "answers are text";
         prediction: OpenAi, Any, "drafts change no answer; --speculate makes them";
@@ -282,13 +295,10 @@ pub const FIELDS: &[Foreign] = rows! {
         thinking_budget_tokens: LlamaCpp, These(&["-1"]), "use max_tokens";
         reasoning_budget_message: LlamaCpp, Any, "reasoning_budget_tokens alone would use it";
         reasoning_control: LlamaCpp, FALSE, "use max_tokens";
-        n_predict: LlamaCpp, These(&["-1"]), "use max_tokens";
         parse_tool_calls: LlamaCpp, TRUE, "calls are always read";
     }
     Text {
-        suffix: OpenAi Vllm Sglang, These(&["\"\""]), "the models here continue text, they do not fill gaps";
         prompt_embeds: Vllm, Null, "send text or tokens";
-        n_predict: LlamaCpp, Null, "use max_tokens";
     }
     StreamOptions {
         include_obfuscation: OpenAi, Any, "chunks are not padded";
@@ -335,7 +345,7 @@ pub const FIELDS: &[Foreign] = rows! {
     }
     Responses {
         background: OpenAi Vllm Sglang, FALSE, "the response comes on the request's connection";
-        context_management: OpenAi, EMPTY_LIST, "send what the model is to see";
+        context_management: OpenAi, Told, "the model sees what the client sends";
         conversation: OpenAi, Null, "nothing is kept between turns: send the whole conversation";
         previous_response_id: OpenAi Vllm Sglang, Null, "nothing is kept between turns: send the whole conversation";
         previous_response: Vllm, Null, "nothing is kept between turns: send the whole conversation";
@@ -364,10 +374,11 @@ pub const FIELDS: &[Foreign] = rows! {
         service_tier: OpenAi Vllm Sglang, Any, "requests are served alike";
         stream_options: OpenAi, Any, "events are not padded";
         top_logprobs: OpenAi Vllm Sglang, ZERO, "use /v1/chat/completions";
-        truncation: OpenAi Vllm Sglang, These(&["\"disabled\""]), "shorten the conversation yourself";
+        truncation: OpenAi Vllm Sglang, These(&["\"disabled\"", "\"auto\""]), "a conversation that does not fit is refused";
+        client_metadata: OpenAi, Any, "nothing is kept after the answer";
     }
     ResponsesText {
-        verbosity: OpenAi, These(&["\"medium\""]), "say it in the prompt";
+        verbosity: OpenAi, Told, "say it in the prompt";
     }
     ResponsesReasoning {
         generate_summary: OpenAi, Any, "thoughts are shown unchanged";
@@ -407,7 +418,7 @@ pub const FIELDS: &[Foreign] = rows! {
     Messages {
         cache_control: Anthropic, Any, "every prefix is cached";
         container: Anthropic, Null, "the server runs no code";
-        context_management: Anthropic, Null, "send what the model is to see";
+        context_management: Anthropic, Told, "the model sees what the client sends";
         diagnostics: Anthropic, Null, "receipts say how an answer came about: vosti_digest";
         inference_geo: Anthropic, Any, "every request is answered on this machine";
         mcp_servers: Anthropic, EMPTY_LIST, "the server calls no tools itself";
@@ -437,7 +448,6 @@ pub const FIELDS: &[Foreign] = rows! {
     MessagesTool {
         type: Anthropic, These(&["\"custom\""]), "the server calls no tools itself";
         cache_control: Anthropic, Any, "every prefix is cached";
-        strict: Anthropic, Any, "an answer always follows the schema";
         eager_input_streaming: Anthropic, Any, "arguments are streamed as they come";
         defer_loading: Anthropic, FALSE, "the model is told of every tool";
         allowed_callers: Anthropic, These(&["[\"direct\"]"]), "the model calls its tools";
@@ -450,6 +460,45 @@ pub const FIELDS: &[Foreign] = rows! {
     Detokenize {
         skip_special_tokens: Sglang, TRUE, "control tokens have no text";
     }
+    Ollama {
+        keep_alive: Ollama, Any, "the model stays until the server ends";
+        context: Ollama, EMPTY_LIST, "send the conversation to /api/chat";
+        images: Ollama, EMPTY_LIST, "images are not supported: send text";
+        truncate: Ollama, Told, "a prompt that does not fit is refused";
+        shift: Ollama, Told, "an answer ends where the context is full";
+        template: Ollama, These(&["\"\""]), "the model's own template is used";
+        logprobs: Ollama, FALSE, "use /v1/chat/completions";
+        top_logprobs: Ollama, ZERO, "use /v1/chat/completions";
+        verbose: Ollama, Any, "the answer has all there is";
+    }
+    OllamaOptions {
+        num_ctx: Ollama, Told, "the server's --context is the context";
+        num_keep: Ollama, Any, "an answer ends where the context is full";
+        num_batch: Ollama, Any, "steps change no answer";
+        num_gpu: Ollama, Any, "the server's device is used";
+        main_gpu: Ollama, Any, "the server's device is used";
+        num_thread: Ollama, Any, "the server's threads are used";
+        numa: Ollama, Any, "the server's threads are used";
+        low_vram: Ollama, Any, "the server's memory is used";
+        use_mmap: Ollama, Any, "the server's memory is used";
+        use_mlock: Ollama, Any, "the server's memory is used";
+        f16_kv: Ollama, Any, "the cache is as the deployment has it";
+        vocab_only: Ollama, FALSE, "the model answers";
+        typical_p: Ollama, These(&["1"]), "use top_p or min_p";
+        tfs_z: Ollama, These(&["1"]), "use top_p or min_p";
+        mirostat: Ollama, ZERO, "use temperature, top_k, top_p and min_p";
+        mirostat_tau: Ollama, Any, "mirostat alone would use it";
+        mirostat_eta: Ollama, Any, "mirostat alone would use it";
+        penalize_newline: Ollama, Told, "penalties see every token";
+        repeat_last_n: Ollama, Told, "penalties see the prompt or the answer as a whole";
+    }
+    OllamaMessage {
+        images: Ollama, EMPTY_LIST, "images are not supported: send text";
+    }
+    OllamaCall {
+        index: Ollama, Any, "calls come in their order";
+        description: Ollama, Any, "the model is told of tools in the request's tools";
+    }
 };
 
 impl Foreign {
@@ -458,7 +507,7 @@ impl Foreign {
         let default = Value::from(1);
         match self.taken {
             Taken::Null => false,
-            Taken::Any => true,
+            Taken::Any | Taken::Told => true,
             Taken::These(values) => values.contains(&value.to_string().as_str()),
             Taken::As(name) => value == beside.get(name).unwrap_or(&default),
             Taken::Of(names) => {
@@ -468,53 +517,76 @@ impl Foreign {
     }
 }
 
-/// Removes the table's fields from a request. A value that the table does not accept is an error or, if `ignored` is given, is
-/// added to it. True if a field was removed.
-pub fn strip(request: &mut Value, places: &[Place], mut ignored: Option<&mut Vec<String>>) -> Result<bool, ApiError> {
-    let mut found = false;
+/// What [`strip`] removed, by its path.
+#[derive(Debug, Default)]
+pub struct Stripped {
+    /// Fields that are ignored, and that a client should know of.
+    pub told: Vec<String>,
+    /// Fields that cannot be served, each with a message.
+    pub refused: Vec<(String, String)>,
+}
+
+/// Removes the table's fields from a request, and tools of kinds that cannot run here.
+pub fn strip(request: &mut Value, places: &[Place]) -> Stripped {
+    let mut stripped = Stripped::default();
     for place in places {
         let rows: Vec<&Foreign> = FIELDS.iter().filter(|row| row.place == *place).collect();
+        if matches!(place, Place::Tool | Place::ResponsesTool | Place::MessagesTool) {
+            strip_tools(request, *place, &mut stripped.refused);
+        }
         visit(request, place.path(), String::new(), &mut |object, path| {
             for row in &rows {
                 let Some(value) = object.get(row.name) else { continue };
                 let full = if path.is_empty() { row.name.to_string() } else { format!("{path}.{}", row.name) };
-                match &mut ignored {
-                    _ if row.takes(value, object) => {}
-                    Some(ignored) => ignored.push(full),
-                    None => {
+                match row.takes(value, object) {
+                    true if matches!(row.taken, Taken::Told) => stripped.told.push(full),
+                    true => {}
+                    false => {
                         let message = format!("{full} is not supported with this value: {}", row.means);
-                        return Err(ApiError::unsupported(full, message));
+                        stripped.refused.push((full, message));
                     }
                 }
-                found = true;
                 object.as_object_mut().and_then(|members| members.shift_remove(row.name));
             }
-            Ok(())
-        })?;
+        });
     }
-    Ok(found)
+    stripped
+}
+
+/// Removes tools that are no functions: the client's server would have to run them.
+fn strip_tools(request: &mut Value, place: Place, refused: &mut Vec<(String, String)>) {
+    let own = if place == Place::MessagesTool { "custom" } else { "function" };
+    let Some(tools) = request.get_mut("tools").and_then(Value::as_array_mut) else { return };
+    let mut index = 0;
+    tools.retain(|tool| {
+        let at = format!("tools[{index}]");
+        index += 1;
+        match tool.get("type").and_then(Value::as_str) {
+            Some(kind) if kind != own => {
+                refused.push((
+                    format!("{at}.type"),
+                    format!("{at} is of type {kind:?}, and the server runs no tools itself"),
+                ));
+                false
+            }
+            _ => true,
+        }
+    });
 }
 
 /// Calls `each` with every object at `path` and the object's place, such as `messages[0]`.
-fn visit(
-    value: &mut Value,
-    path: &[&str],
-    way: String,
-    each: &mut impl FnMut(&mut Value, &str) -> Result<(), ApiError>,
-) -> Result<(), ApiError> {
+fn visit(value: &mut Value, path: &[&str], way: String, each: &mut impl FnMut(&mut Value, &str)) {
     match (path.split_first(), value) {
         (None, value @ Value::Object(_)) => each(value, &way),
-        (Some((&"*", rest)), Value::Array(list)) => list
-            .iter_mut()
-            .enumerate()
-            .try_for_each(|(index, entry)| visit(entry, rest, format!("{way}[{index}]"), each)),
-        (Some((name, rest)), Value::Object(members)) => match members.get_mut(*name) {
-            Some(member) => {
+        (Some((&"*", rest)), Value::Array(list)) => {
+            list.iter_mut().enumerate().for_each(|(index, entry)| visit(entry, rest, format!("{way}[{index}]"), each))
+        }
+        (Some((name, rest)), Value::Object(members)) => {
+            if let Some(member) = members.get_mut(*name) {
                 let way = if way.is_empty() { (*name).to_string() } else { format!("{way}.{name}") };
                 visit(member, rest, way, each)
             }
-            None => Ok(()),
-        },
-        _ => Ok(()),
+        }
+        _ => {}
     }
 }

@@ -161,7 +161,8 @@ pub struct DescribedFunction {
     /// JSON schema of the arguments. Default: no arguments.
     #[schema(value_type = Option<Object>)]
     pub parameters: Option<Value>,
-    /// Accepted and ignored: an answer always follows the schema.
+    /// Refuse a schema that a grammar cannot express. Default false: the parts that it cannot express are left out, and the header
+    /// `x-vosti-warning` names them; a call always follows the rest.
     pub strict: Option<bool>,
 }
 
@@ -243,17 +244,25 @@ impl Message {
         if self.tool_call_id.is_some() && self.role != Role::Tool {
             return wrong("tool_call_id", "belongs to a message of role tool");
         }
-        let calls = self.tool_calls.filter(|calls| !calls.is_empty());
-        let thought = self.reasoning_content.or(self.reasoning);
-        // An answer that was cut off may consist of thoughts only.
-        let said = if thought.is_some() { Content::Text(String::new()).into() } else { None };
-        let content = self.content.or(said.filter(|_| self.role == Role::Assistant && calls.is_none()));
-        if content.is_none() && calls.is_none() {
-            return wrong("content", "is missing");
+        let mut calls = self.tool_calls.filter(|calls| !calls.is_empty());
+        for (place, call) in calls.iter_mut().flatten().enumerate() {
+            let arguments = &mut call.function.arguments;
+            if arguments.trim().is_empty() {
+                *arguments = "{}".into();
+            } else if !matches!(serde_json::from_str(arguments), Ok(Value::Object(_))) {
+                return wrong(&format!("tool_calls[{place}].function.arguments"), "is not a JSON object");
+            }
         }
+        let thought = self.reasoning_content.or(self.reasoning);
+        // An assistant may only call or think, and a tool may have nothing to say. Templates do arithmetic on texts.
+        let content = match (self.content, self.role) {
+            (Some(content), _) => content.into_text(),
+            (None, Role::Assistant | Role::Tool) => String::new(),
+            (None, _) => return wrong("content", "is missing"),
+        };
         let mut message = Map::new();
         message.insert("role".into(), role.into());
-        message.insert("content".into(), content.map(Content::into_text).into());
+        message.insert("content".into(), content.into());
         message.extend(self.name.map(|name| ("name".to_string(), name.into())));
         message.extend(self.tool_call_id.map(|id| ("tool_call_id".to_string(), id.into())));
         message.extend(calls.map(|calls| ("tool_calls".to_string(), json!(calls))));
@@ -284,6 +293,7 @@ pub fn tools(
         name: tool.function.name,
         description: tool.function.description,
         parameters: tool.function.parameters,
+        strict: tool.function.strict.unwrap_or(false),
     });
     let tools = Tools::new(functions.collect(), choice, parallel.unwrap_or(true));
     tools.map(Some).map_err(|error| ApiError::field(error.param(), error.to_string()))

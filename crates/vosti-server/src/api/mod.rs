@@ -15,6 +15,7 @@ pub mod foreign;
 pub mod logprobs;
 pub mod messages;
 pub mod models;
+pub mod ollama;
 pub mod prepare;
 pub mod responses;
 pub mod resume;

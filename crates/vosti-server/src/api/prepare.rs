@@ -1,12 +1,13 @@
 //! From a request's shared fields to a job for the engine: every value is checked here, once.
 
-use super::fields::{ResponseFormat, Shared, UNLIMITED};
+use super::fields::{ResponseFormat, Seed, Shared, UNLIMITED};
 use super::logprobs::TOP_MAX;
 use super::turn::Contents;
 use super::usage::fresh;
 use super::{ApiError, conversation};
 use crate::app::{App, Work};
 use crate::grammar::Grammar;
+use crate::grammar::thought::Thinking;
 use crate::job::Job;
 use crate::receipt::Parameters;
 use crate::service::Service;
@@ -23,7 +24,7 @@ const TOKENS_MAX: usize = 1024;
 /// A checked request: the job, and the form of its answer.
 pub struct Prepared {
     pub job: Job,
-    pub seed: u64,
+    pub seed: Seed,
     /// Only prompts are scored: the one token that the engine generates is discarded.
     pub score_only: bool,
     pub return_token_ids: bool,
@@ -35,6 +36,8 @@ pub struct Prepared {
     pub date: Option<String>,
     pub model: String,
     pub contents: Contents,
+    /// How the answer differs from what was asked for.
+    pub warnings: Vec<String>,
 }
 
 /// The endpoint's fields besides the shared ones.
@@ -47,9 +50,13 @@ pub struct Ask {
     pub logprobs: Option<usize>,
     pub prompt_logprobs: Option<usize>,
     pub held: Option<Held>,
+    /// How the answer's thoughts begin, if it has any.
+    pub thinking: Option<Thinking>,
     pub date: Option<String>,
     /// The request's field that the prompts come from.
     pub source: &'static str,
+    /// The request's field that limits the answer.
+    pub tokens_name: &'static str,
 }
 
 /// The grammar of an answer, and the request's field that gives it.
@@ -142,27 +149,34 @@ pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Re
     let choices = choices(app, &shared)?;
     check_top("prompt_logprobs", ask.prompt_logprobs)?;
     let room = room(service, &ask)?;
+    shared.max_tokens = one_of((ask.tokens_name, shared.max_tokens), ("n_predict", shared.n_predict))?;
     let score_only = ask.may_score && shared.max_tokens == Some(0);
+    let mut warnings = Vec::new();
     let tokens_max = match shared.max_tokens {
         Some(0) if score_only => 1,
         Some(0) => return Err(ApiError::field("max_tokens", "max_tokens is 0: ask for at least one token")),
         Some(UNLIMITED) => room,
-        Some(tokens) if tokens > room => return Err(too_long(service, &ask.prompts, tokens)),
+        Some(tokens) if tokens > room => {
+            warnings
+                .push(format!("{} is {tokens} and the context leaves {room}: at most {room} come", ask.tokens_name));
+            room
+        }
         Some(tokens) => tokens,
         None => ask.tokens_default.unwrap_or(room).min(room),
     };
     let resume = shared.vosti_resume.take();
     let drawn = shared.temperature.unwrap_or(service.defaults.temperature) != 0.0;
-    if resume.is_some() && shared.seed.is_none() && drawn {
+    if resume.is_some() && matches!(shared.seed, None | Some(Seed::RANDOM)) && drawn {
         let message = "vosti_resume needs the seed that the answer had: its vosti_seed";
         return Err(ApiError::field("seed", message));
     }
-    let seed = seed(&shared)?;
+    let seed = seed(&shared);
     let own_prompt_logprobs = shared.prompt_logprobs;
     let salt = shared.cache_salt.as_deref().map_or(0, salt);
     let digest = shared.vosti_digest.unwrap_or(false);
     let return_token_ids = shared.return_token_ids.unwrap_or(false);
-    let sampling = sampling(service, shared, ask.held.as_ref(), tokens_max, seed)?;
+    let sampling =
+        sampling(service, shared, (ask.held.as_ref(), ask.thinking), tokens_max, seed.bits(), &mut warnings)?;
     let parameters = digest.then(|| Parameters::of(&sampling, ask.held.map(|held| held.grammar)));
     let prompts: Vec<Arc<[Token]>> = ask.prompts.into_iter().map(Arc::from).collect();
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
@@ -181,6 +195,7 @@ pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Re
         date,
         model,
         contents: Contents::default(),
+        warnings,
     })
 }
 
@@ -206,22 +221,22 @@ fn room(service: &Service, ask: &Ask) -> Result<usize, ApiError> {
     Ok(context - prompts.iter().map(Vec::len).max().unwrap_or(0))
 }
 
-fn too_long(service: &Service, prompts: &[Vec<Token>], tokens: usize) -> ApiError {
-    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    let context = service.identity.context;
-    let message = format!(
-        "the prompt has {longest} tokens and max_tokens is {tokens}, and the context holds {context}: ask for at most {}",
-        context - longest
-    );
-    ApiError::context_length("max_tokens", message)
+/// The value of a field with two names.
+pub fn one_of<T: Copy + PartialEq>(a: (&str, Option<T>), b: (&str, Option<T>)) -> Result<Option<T>, ApiError> {
+    match (a.1, b.1) {
+        (Some(one), Some(other)) if one != other => {
+            Err(ApiError::field(b.0, format!("{} and {} differ: give one of them", a.0, b.0)))
+        }
+        (one, other) => Ok(one.or(other)),
+    }
 }
 
 /// The request's seed, or a fresh one. 32 bits are easy to type again.
-fn seed(shared: &Shared) -> Result<u64, ApiError> {
-    let Some(seed) = &shared.seed else { return Ok(fresh() & 0xffff_ffff) };
-    // A negative seed is its two's complement, so that every 64-bit integer is one.
-    let bits = seed.as_u64().or_else(|| seed.as_i64().map(|seed| seed as u64));
-    bits.ok_or_else(|| ApiError::field("seed", format!("seed is {seed}; it must be an integer of 64 bits")))
+fn seed(shared: &Shared) -> Seed {
+    match shared.seed {
+        None | Some(Seed::RANDOM) => Seed((fresh() & 0xffff_ffff).into()),
+        Some(seed) => seed,
+    }
 }
 
 /// A salt's text as the engine's number; 0 is kept for requests without a salt.
@@ -245,30 +260,38 @@ pub fn check_top(name: &str, top: Option<usize>) -> Result<(), ApiError> {
 fn sampling(
     service: &Service,
     shared: Shared,
-    held: Option<&Held>,
+    (held, thinking): (Option<&Held>, Option<Thinking>),
     tokens_max: usize,
     seed: u64,
+    warnings: &mut Vec<String>,
 ) -> Result<Sampling, ApiError> {
     let defaults = &service.defaults;
+    let repetition =
+        one_of(("repetition_penalty", shared.repetition_penalty), ("repeat_penalty", shared.repeat_penalty))?;
     let ignore_eos = shared.ignore_eos.unwrap_or(false);
     let mut stop_tokens: Vec<Token> = if ignore_eos { Vec::new() } else { service.tokenizer().eos().collect() };
     stop_tokens.extend(tokens_of(service, "stop_token_ids", shared.stop_token_ids.unwrap_or_default())?);
+    let mut left_out = Vec::new();
     let compiled = |held: &Held| {
-        let constraint = service.grammars.compile(&held.grammar);
+        let constraint = service.grammars.compile_telling(&held.grammar, &mut left_out);
         constraint.map_err(|error| conversation::grammar_error(service, held, &error))
     };
     let constraint = held.map(compiled).transpose()?;
+    if !left_out.is_empty() {
+        warnings.push(format!("no grammar says {}: it may be violated", left_out.join(", ")));
+    }
     let params = SamplingParams {
         temperature: shared.temperature.unwrap_or(defaults.temperature),
         top_k: shared.top_k.map_or(Ok(defaults.top_k), top_k)?,
         top_p: shared.top_p.unwrap_or(defaults.top_p),
         min_p: shared.min_p.unwrap_or(defaults.min_p),
-        repetition_penalty: shared.repetition_penalty.unwrap_or(defaults.repetition_penalty),
+        repetition_penalty: repetition.unwrap_or(defaults.repetition_penalty),
         presence_penalty: shared.presence_penalty.unwrap_or(0.0),
         frequency_penalty: shared.frequency_penalty.unwrap_or(0.0),
         logit_bias: biases(service, shared.logit_bias.unwrap_or_default())?,
         stop_tokens,
         stop_strings: stops(shared.stop.map(|stop| stop.into_list()).unwrap_or_default())?,
+        thoughts: thinking.and_then(Thinking::sleep),
         text: Some(service.text.clone()),
         constraint,
         tokens_min: tokens_min(shared.min_tokens, tokens_max)?,

@@ -30,10 +30,10 @@ use std::sync::Arc;
         (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn respond(
     State(app): State<Arc<App>>,
-    Payload(request): Payload<ResponsesRequest>,
+    Payload(request, told): Payload<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
     let echo = request.echo();
-    let begun = conversation::begin(app, request.into_chat()?).await;
+    let begun = conversation::begin(app, request.into_chat()?, &told).await;
     let Begun { service, prepared, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
     let mut writer = ResponsesWriter::new(service, prepared, echo);
     if stream {

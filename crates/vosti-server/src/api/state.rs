@@ -94,7 +94,7 @@ pub struct EngineState {
 #[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = EngineState)))]
 pub async fn status(State(app): State<Arc<App>>) -> Json<EngineState> {
     let service = app.service().ok();
-    let seen = app.metrics.read(service.as_ref().map(|s| s.engine.clone())).await;
+    let seen = app.metrics.read(service.as_ref().map(|s| &s.engine));
     let (s, c) = (&seen.status, &seen.counters);
     Json(EngineState {
         status: phase(&app).status,
@@ -126,7 +126,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<EngineState> {
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     app.metrics.note(app.busy.count(), app.connections.load(Ordering::Relaxed));
-    app.metrics.read(app.service().ok().map(|s| s.engine.clone())).await;
+    app.metrics.read(app.service().ok().as_ref().map(|s| &s.engine));
     let media = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(CONTENT_TYPE, media)], app.metrics.encode()).into_response()
 }

@@ -83,7 +83,7 @@ pub struct DetokenizeResponse {
     responses((status = 200, body = TokenizeResponse), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn tokenize(
     State(app): State<Arc<App>>,
-    Payload(request): Payload<TokenizeRequest>,
+    Payload(request, _): Payload<TokenizeRequest>,
 ) -> Result<Json<TokenizeResponse>, ApiError> {
     let arrival = app.arrive();
     let service = app.service()?;
@@ -161,7 +161,7 @@ pub async fn info(State(app): State<Arc<App>>) -> Result<Json<TokenizerInfo>, Ap
     responses((status = 200, body = DetokenizeResponse), (status = "4XX", body = ErrorBody), (status = 503, body = ErrorBody)))]
 pub async fn detokenize(
     State(app): State<Arc<App>>,
-    Payload(request): Payload<DetokenizeRequest>,
+    Payload(request, _): Payload<DetokenizeRequest>,
 ) -> Result<Json<DetokenizeResponse>, ApiError> {
     let service = app.service()?;
     super::prepare::check_model(&app, request.model.as_deref())?;

@@ -8,6 +8,7 @@
 
 mod cost;
 pub mod harmony;
+mod relax;
 pub mod thought;
 pub mod tools;
 
@@ -65,8 +66,18 @@ pub enum GrammarError {
 pub struct Grammars {
     factory: ParserFactory,
     stops: Vec<Token>,
-    /// Most recently used last.
-    cache: Mutex<VecDeque<(blake3::Hash, Arc<Matcher>)>>,
+    cache: Cache<Matcher>,
+    /// By grammars that do not compile: those that take their place.
+    relaxed: Cache<Compiling>,
+}
+
+/// By a grammar's hash; most recently used last.
+type Cache<T> = Mutex<VecDeque<(blake3::Hash, Arc<T>)>>;
+
+/// A grammar that compiles, and what it leaves out of the request's.
+struct Compiling {
+    grammar: Grammar,
+    left_out: Vec<String>,
 }
 
 /// Most compiled grammars that are kept; each takes up to some megabytes.
@@ -91,7 +102,7 @@ impl Grammars {
         let trie = TokTrie::from(&info, &words).with_eos_tokens(&ends);
         let environment: llguidance::toktrie::TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let factory = ParserFactory::new_simple(&environment).map_err(|e| GrammarError::Tokenizer(e.to_string()))?;
-        let mut grammars = Self { factory, stops, cache: Mutex::default() };
+        let mut grammars = Self { factory, stops, cache: Mutex::default(), relaxed: Mutex::default() };
         grammars.factory.quiet().limits_mut().verbose_errors = false;
         Ok(grammars)
     }
@@ -99,18 +110,49 @@ impl Grammars {
     /// The constraint, compiled unless the cache has it. Compiling takes milliseconds, and more for large schemas, so it must not
     /// run on a thread that serves other requests.
     pub fn compile(&self, grammar: &Grammar) -> Result<MakeConstraint, GrammarError> {
+        self.compile_telling(grammar, &mut Vec::new())
+    }
+
+    /// The same, and what no grammar can say of the arguments of functions: it is left out, unless the function is strict.
+    pub fn compile_telling(
+        &self,
+        grammar: &Grammar,
+        left_out: &mut Vec<String>,
+    ) -> Result<MakeConstraint, GrammarError> {
+        let error = match self.compile_exactly(grammar) {
+            Ok(constraint) => return Ok(constraint),
+            Err(error) => error,
+        };
+        let strict = grammar.tools().map(|tools| (0..tools::FUNCTIONS_MAX).map(|index| tools.is_strict(index).into()));
+        let key = blake3::hash(&strict.into_iter().flatten().chain(grammar.write()?.into_bytes()).collect::<Vec<u8>>());
+        let relaxed = match cached(&self.relaxed, &key) {
+            Some(relaxed) => relaxed,
+            None => keep(&self.relaxed, key, self.relax(grammar).ok_or(error)?),
+        };
+        left_out.extend(relaxed.left_out.iter().cloned());
+        self.compile_exactly(&relaxed.grammar)
+    }
+
+    /// The same grammar with functions whose arguments compile; none if it has no function that could be changed.
+    fn relax(&self, grammar: &Grammar) -> Option<Compiling> {
+        let compiles = |schema: &Value| self.compile_exactly(&Grammar::JsonSchema(schema.clone())).is_ok();
+        let (tools, left_out) = grammar.tools()?.relaxed(&compiles)?;
+        Some(Compiling { grammar: grammar.with_tools(tools), left_out })
+    }
+
+    fn compile_exactly(&self, grammar: &Grammar) -> Result<MakeConstraint, GrammarError> {
         let written = grammar.write()?;
         if written.len() > BYTES_MAX {
             return Err(GrammarError::TooLong { bytes: written.len(), limit: BYTES_MAX });
         }
         cost::check(grammar)?;
         let key = blake3::hash(written.as_bytes());
-        let matcher = match self.cached(&key) {
+        let matcher = match cached(&self.cache, &key) {
             Some(matcher) => matcher,
             None => {
                 let matcher = self.matcher(written)?;
                 grammar.tools().map_or(Ok(()), |tools| self.check_openings(tools))?;
-                self.keep(key, matcher)
+                keep(&self.cache, key, matcher)
             }
         };
         let stops: Arc<[Token]> = self.stops.as_slice().into();
@@ -141,26 +183,26 @@ impl Grammars {
         }
         Ok(())
     }
+}
 
-    fn cached(&self, key: &blake3::Hash) -> Option<Arc<Matcher>> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = cache.iter().position(|(known, _)| known == key)?;
-        let entry = cache.remove(at)?;
-        let matcher = entry.1.clone();
-        cache.push_back(entry);
-        Some(matcher)
-    }
+fn cached<T>(cache: &Cache<T>, key: &blake3::Hash) -> Option<Arc<T>> {
+    let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = cache.iter().position(|(known, _)| known == key)?;
+    let entry = cache.remove(at)?;
+    let value = entry.1.clone();
+    cache.push_back(entry);
+    Some(value)
+}
 
-    fn keep(&self, key: blake3::Hash, matcher: Matcher) -> Arc<Matcher> {
-        let matcher = Arc::new(matcher);
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.retain(|(known, _)| *known != key);
-        if cache.len() >= CACHED_MAX {
-            cache.pop_front();
-        }
-        cache.push_back((key, matcher.clone()));
-        matcher
+fn keep<T>(cache: &Cache<T>, key: blake3::Hash, value: T) -> Arc<T> {
+    let value = Arc::new(value);
+    let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    cache.retain(|(known, _)| *known != key);
+    if cache.len() >= CACHED_MAX {
+        cache.pop_front();
     }
+    cache.push_back((key, value.clone()));
+    value
 }
 
 impl Grammar {
@@ -197,6 +239,16 @@ impl Grammar {
             Self::Tools(tools) => Some(tools),
             Self::AfterThoughts { grammar, .. } => grammar.tools(),
             _ => None,
+        }
+    }
+
+    /// The same with other functions in the place of its own.
+    fn with_tools(&self, tools: tools::Tools) -> Self {
+        match self {
+            Self::AfterThoughts { thinking, grammar } => {
+                Self::AfterThoughts { thinking: *thinking, grammar: grammar.with_tools(tools).into() }
+            }
+            _ => Self::Tools(tools),
         }
     }
 

@@ -100,8 +100,12 @@ fn a_json_object_is_one() {
 }
 
 fn tools(choice: Choice, parallel: bool) -> Grammar {
-    let function =
-        |name: &str, parameters: Option<Value>| Function { name: name.into(), description: None, parameters };
+    let function = |name: &str, parameters: Option<Value>| Function {
+        name: name.into(),
+        description: None,
+        parameters,
+        strict: false,
+    };
     let functions = vec![function("get", Some(person())), function("now", None)];
     Grammar::Tools(Tools::new(functions, choice, parallel).expect("tools"))
 }
@@ -348,7 +352,7 @@ fn the_cache_is_bounded_and_keeps_what_is_used() {
         assert!(grammars.cache.lock().expect("a lock").len() <= CACHED_MAX);
     }
     let key = blake3::hash(numbered(0).write().expect("a grammar").as_bytes());
-    assert!(grammars.cached(&key).is_some());
+    assert!(cached(&grammars.cache, &key).is_some());
 }
 
 #[test]

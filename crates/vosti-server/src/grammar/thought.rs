@@ -6,6 +6,7 @@
 
 use super::{harmony, part};
 use serde::{Deserialize, Serialize};
+use vosti_engine::text::Thoughts;
 
 /// Begins thoughts.
 pub(super) const OPEN: &str = "<think>";
@@ -24,15 +25,25 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// How an answer begins, by a chat template and a prompt that was rendered with it; none if the model has no thoughts, or if
-    /// the prompt has closed them.
-    pub fn of(template: &str, prompt: &str) -> Option<Self> {
-        let prompt = prompt.trim_end();
+    /// How an answer begins, by a chat template and the end of a prompt that was rendered with it; none if the model has no
+    /// thoughts, or if the prompt has closed them.
+    pub fn of(template: &str, ends_with: impl Fn(&str) -> bool) -> Option<Self> {
         match () {
             () if harmony::writes(template) => Some(Self::Harmony),
-            () if !template.contains(CLOSE) || prompt.ends_with(CLOSE) => None,
-            () if prompt.ends_with(OPEN) => Some(Self::Begun),
+            () if !template.contains(CLOSE) || ends_with(CLOSE) => None,
+            () if ends_with(OPEN) => Some(Self::Begun),
             () => Some(Self::May),
+        }
+    }
+
+    /// The thoughts in which stop strings sleep.
+    pub fn sleep(self) -> Option<Thoughts> {
+        let thoughts = |open: Option<&str>| Thoughts { open: open.map(str::to_string), close: CLOSE.to_string() };
+        match self {
+            Self::May => Some(thoughts(Some(OPEN))),
+            Self::Begun => Some(thoughts(None)),
+            // An answer has several thoughts.
+            Self::Harmony => None,
         }
     }
 
@@ -211,9 +222,10 @@ mod tests {
     #[test]
     fn the_template_and_the_prompt_say_whether_the_model_thinks() {
         let qwen = "... '</think>' ...";
-        assert_eq!(Thinking::of(qwen, "<|im_start|>assistant\n"), Some(Thinking::May));
-        assert_eq!(Thinking::of(qwen, "assistant\n<think>\n"), Some(Thinking::Begun));
-        assert_eq!(Thinking::of(qwen, "assistant\n<think>\n\n</think>\n\n"), None);
-        assert_eq!(Thinking::of("plain", "assistant\n"), None);
+        let of = |template, prompt: &str| Thinking::of(template, |end| prompt.ends_with(end));
+        assert_eq!(of(qwen, "<|im_start|>assistant"), Some(Thinking::May));
+        assert_eq!(of(qwen, "assistant\n<think>"), Some(Thinking::Begun));
+        assert_eq!(of(qwen, "assistant\n<think>\n\n</think>"), None);
+        assert_eq!(of("plain", "assistant"), None);
     }
 }

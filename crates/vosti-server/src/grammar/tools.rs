@@ -9,10 +9,11 @@ pub mod format;
 pub mod reader;
 
 use super::thought::OPEN;
-use super::{Grammar, GrammarError, harmony, json_rule, part, slashed};
+use super::{Grammar, GrammarError, harmony, json_rule, part, relax, slashed};
 use format::{Format, Literals};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vosti_model::prompt::Marks;
 
 pub use reader::{Piece, Reader};
 
@@ -30,6 +31,9 @@ pub struct Function {
     /// JSON schema of the arguments; none: no arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
+    /// A schema that no grammar says is an error, instead of what it leaves out.
+    #[serde(skip)]
+    pub strict: bool,
 }
 
 /// Whether functions are called. `none` is missing, because it needs no grammar.
@@ -135,6 +139,26 @@ impl Tools {
         self.functions.iter().map(|function| Grammar::JsonSchema(function.arguments()))
     }
 
+    /// Whether a function's schema must be said whole.
+    pub fn is_strict(&self, index: usize) -> bool {
+        self.functions.get(index).is_some_and(|function| function.strict)
+    }
+
+    /// The same with arguments that compile, and what they leave out, by its place in the request. None if nothing could be left
+    /// out.
+    pub(super) fn relaxed(&self, compiles: &dyn Fn(&Value) -> bool) -> Option<(Self, Vec<String>)> {
+        let (mut tools, mut left_out) = (self.clone(), Vec::new());
+        for (index, function) in tools.functions.iter_mut().enumerate().filter(|(_, function)| !function.strict) {
+            let schema = function.arguments();
+            if !compiles(&schema) {
+                let relaxed = relax::relaxed(&schema, compiles);
+                function.parameters = Some(relaxed.schema);
+                left_out.extend(relaxed.left_out.iter().map(|at| format!("tools[{index}].function.parameters.{at}")));
+            }
+        }
+        (!left_out.is_empty()).then_some((tools, left_out))
+    }
+
     /// The grammar of an answer without calls.
     pub(super) fn text(&self) -> Option<&Grammar> {
         self.text.as_deref()
@@ -227,18 +251,17 @@ impl Tools {
     fn list(&self) -> Value {
         self.functions.iter().map(|function| json!({ "type": "function", "function": function })).collect()
     }
+}
 
-    /// The description for a model whose template knows no tools.
-    fn system_text(&self) -> String {
-        let mut text = String::from("You can call these functions, described one per line as JSON:\n<tools>\n");
-        for function in &self.functions {
-            let described = serde_json::to_string(function).unwrap_or_default();
-            text += &described;
-            text.push('\n');
-        }
-        text += "</tools>\nTo call one, write its name and arguments as JSON between tags:\n";
-        text + &written("\"NAME\"", "{}")
+/// The description of functions, a list as [`Tools::list`] makes it, for a model whose template knows no tools.
+fn system_text(functions: &Value) -> String {
+    let mut text = String::from("You can call these functions, described one per line as JSON:\n<tools>\n");
+    for function in functions.as_array().into_iter().flatten() {
+        text += &function["function"].to_string();
+        text.push('\n');
     }
+    text += "</tools>\nTo call one, write its name and arguments as JSON between tags:\n";
+    text + &written("\"NAME\"", "{}")
 }
 
 /// The grammar of a text that may stand where a call may: no text of it begins with the mark.
@@ -284,31 +307,74 @@ impl Function {
 }
 
 /// The input of a chat template.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Rendering {
     /// A list of messages, as the template reads them.
     pub messages: Value,
     /// For the template's `tools`.
     pub tools: Option<Value>,
+    /// Of both.
+    pub marks: Marks,
 }
 
-/// Fits a conversation to a template. `messages` is the API's list, already checked; `template` is the template's text.
-pub fn rendering(messages: &[Value], tools: Option<&Tools>, template: &str) -> Rendering {
-    if Format::of_template(template).is_some() {
-        let messages = messages.iter().map(with_parsed_arguments).map(with_thoughts_twice).collect();
-        return Rendering { messages, tools: tools.map(Tools::list) };
+/// Fits a conversation to a template. `messages` is the API's list, already checked; `template` is the template's text; `marks`
+/// makes the marks of values that are rendered. What clients wrote is marked before words of this module are joined to it.
+pub fn rendering(
+    messages: &[Value],
+    tools: Option<&Tools>,
+    template: &str,
+    marks: impl FnOnce(&[Value]) -> Marks,
+) -> Rendering {
+    let knows_tools = Format::of_template(template).is_some();
+    let mut messages: Vec<Value> = match knows_tools {
+        true => messages.iter().map(with_parsed_arguments).map(with_thoughts_twice).collect(),
+        false => messages.to_vec(),
+    };
+    let mut tools: Vec<Value> = tools.map(Tools::list).into_iter().collect();
+    let mut marks = marks(&[messages.as_slice(), &tools].concat());
+    marks.mark_messages(&mut messages);
+    tools.iter_mut().for_each(|tools| marks.mark(tools));
+    let tools = tools.pop();
+    if knows_tools {
+        return Rendering { messages: messages.into(), tools, marks };
     }
     let mut plain: Vec<Value> = messages.iter().map(without_calls).collect();
     if let Some(tools) = tools {
+        let described = system_text(&tools);
         match plain.first_mut().filter(|message| message["role"] == "system") {
             Some(system) => {
                 let said = system["content"].as_str().unwrap_or_default();
-                system["content"] = format!("{said}\n\n{}", tools.system_text()).into();
+                system["content"] = format!("{said}\n\n{described}").into();
             }
-            None => plain.insert(0, json!({ "role": "system", "content": tools.system_text() })),
+            None => plain.insert(0, json!({ "role": "system", "content": described })),
         }
     }
-    Rendering { messages: plain.into(), tools: None }
+    Rendering { messages: plain.into(), tools: None, marks }
+}
+
+/// Whether [`rendering`] writes turns of its own, which a template may refuse.
+pub fn adds_turns(messages: &[Value], tools: Option<&Tools>, template: &str) -> bool {
+    let uses_tools = |message: &Value| message["role"] == "tool" || message.get("tool_calls").is_some();
+    Format::of_template(template).is_none() && (tools.is_some() || messages.iter().any(uses_tools))
+}
+
+/// The same for a template that refuses system messages, or two turns of one role in a row: the system's text begins the first turn of
+/// the user, and neighbours are one turn.
+pub fn joined(rendering: Rendering) -> Rendering {
+    let mut turns: Vec<Value> = Vec::new();
+    for mut message in rendering.messages.as_array().cloned().unwrap_or_default() {
+        if message["role"] == "system" {
+            message["role"] = "user".into();
+        }
+        match turns.last_mut().filter(|last| last["role"] == message["role"]) {
+            Some(last) => {
+                let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_string();
+                last["content"] = format!("{}\n\n{}", text(last), text(&message)).into();
+            }
+            None => turns.push(message),
+        }
+    }
+    Rendering { messages: turns.into(), ..rendering }
 }
 
 /// Arguments as an object, as templates need them; the API has them as text.

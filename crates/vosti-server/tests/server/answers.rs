@@ -93,13 +93,33 @@ async fn a_streamed_completion_is_the_whole_one_in_parts() {
 async fn each_of_a_batch_is_what_it_is_alone() {
     let server = toy();
     let prompts = ["one", "two", "three"];
-    let batch = server.ok(TEXT, with(completion(""), json!({"prompt": prompts, "n": 2}))).await;
+    let body = json!({"prompt": prompts, "n": 2, "vosti_digest": true});
+    let batch = server.ok(TEXT, with(completion(""), body)).await;
     for (i, prompt) in prompts.iter().enumerate() {
-        let alone = server.ok(TEXT, with(completion(prompt), json!({"n": 2}))).await;
+        // The receipt has the prompt's own seed; the first prompt's is the request's.
+        let seed = &batch["choices"][2 * i]["vosti_receipt"]["seed"];
+        assert_eq!(*seed == batch["vosti_seed"], i == 0);
+        let alone = server.ok(TEXT, with(completion(prompt), json!({"n": 2, "seed": seed}))).await;
         for c in 0..2 {
             assert_eq!(batch["choices"][2 * i + c]["text"], alone["choices"][c]["text"], "{prompt} {c}");
         }
     }
+}
+
+#[tokio::test]
+async fn equal_prompts_of_one_request_draw_numbers_of_their_own() {
+    let server = toy();
+    let body = with(completion(""), json!({"prompt": ["one", "one", "one"], "ignore_eos": true}));
+    let texts = |whole: Value| -> Vec<String> {
+        whole["choices"].as_array().unwrap().iter().map(|choice| choice["text"].to_string()).collect()
+    };
+    let first = texts(server.ok(TEXT, body.clone()).await);
+    assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2], "{first:?}");
+    assert_eq!(texts(server.ok(TEXT, body.clone()).await), first, "a seed repeats them");
+    let mut unseeded = body;
+    unseeded.as_object_mut().unwrap().remove("seed");
+    let drawn = texts(server.ok(TEXT, unseeded).await);
+    assert!(drawn[0] != drawn[1] && drawn[1] != drawn[2], "{drawn:?}");
 }
 
 #[tokio::test]
@@ -291,8 +311,13 @@ async fn the_context_bounds_prompt_and_answer() {
     let (status, param, message) = long.error();
     assert_eq!((status, param.as_str()), (400, "prompt"), "{message}");
     assert_eq!(long.json()["error"]["code"], "context_length_exceeded");
-    let asks = server.post(TEXT, with(completion(&"x".repeat(990)), json!({"max_tokens": 11}))).await;
-    assert_eq!(asks.error().1, "max_tokens");
+    // A fixed large limit is cut to what is left, and the client is told.
+    let asks =
+        server.post(TEXT, with(completion(&"x".repeat(990)), json!({"max_tokens": 11, "ignore_eos": true}))).await;
+    assert_eq!(asks.json()["usage"]["completion_tokens"], 10);
+    assert!(
+        asks.headers["x-vosti-warning"].to_str().unwrap().starts_with("max_tokens is 11 and the context leaves 10")
+    );
     // A chat without max_tokens takes what is left.
     let mut body = with(chat(&"x".repeat(900)), json!({"ignore_eos": true}));
     body.as_object_mut().unwrap().remove("max_tokens");

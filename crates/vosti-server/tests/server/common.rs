@@ -176,7 +176,10 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
         running_max: options.policy.running_max,
     };
     let (engine, _thread) = EngineHandle::spawn(engine).unwrap();
-    let template = || ChatTemplate::new(options.template.clone(), String::new(), "<|im_end|>".into()).unwrap();
+    let template = || {
+        let template = ChatTemplate::new(options.template.clone(), String::new(), "<|im_end|>".into()).unwrap();
+        template.with_tokens(tokenizer().added()).unwrap()
+    };
     let toy = Toy { tokenizer: tokenizer(), chat: options.chat.then(template) };
     let service = Service::new(engine.clone(), Arc::new(toy), identity, options.defaults.clone()).unwrap();
     (Arc::new(service), engine, options.gated.then_some(Mutex::new(open)))
@@ -225,6 +228,10 @@ impl Answer {
     /// The status, the field and the message of an error.
     pub fn error(&self) -> (u16, String, String) {
         let error = &self.json()["error"];
+        if let Some(message) = error.as_str() {
+            // ollama's shape.
+            return (self.status.as_u16(), String::new(), message.to_string());
+        }
         let text = |name: &str| error[name].as_str().unwrap_or_default().to_string();
         (self.status.as_u16(), text("param"), text("message"))
     }

@@ -38,7 +38,7 @@ async fn every_path_of_the_document_is_served() {
     let server = toy();
     let document = server.send(get("/openapi.json")).await.json();
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 15);
+    assert_eq!(paths.len(), 20);
     for (path, methods) in paths {
         let uri = path.replace("{name}", "toy");
         for method in methods.as_object().unwrap().keys() {

@@ -213,6 +213,11 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
         }
         Place::Tokenize => json!({"messages": [said]}),
         Place::Detokenize => json!({"tokens": [1]}),
+        Place::Ollama | Place::OllamaOptions | Place::OllamaMessage | Place::OllamaCall => {
+            let call = json!({"function": {"name": "f", "arguments": {}}});
+            json!({"messages": [{"role": "assistant", "content": "x", "tool_calls": [call]}],
+                "options": {"num_predict": 1}, "stream": false})
+        }
         Place::MessagesText => {
             let result = json!({"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "x"}]});
             json!({"messages": [{"role": "user", "content": [result]}]})
@@ -233,6 +238,7 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
         | Place::ResponsesTool => "/v1/responses",
         Place::Tokenize => "/tokenize",
         Place::Detokenize => "/detokenize",
+        Place::Ollama | Place::OllamaOptions | Place::OllamaMessage | Place::OllamaCall => "/api/chat",
         Place::Messages | Place::MessagesText | Place::MessagesSystem | Place::MessagesBlock | Place::MessagesTool => {
             "/v1/messages"
         }
@@ -248,7 +254,7 @@ fn asking(row: &Foreign, value: Value) -> (&'static str, Value) {
 async fn asks(server: &Toyserver, row: &Foreign, value: Value) -> (u16, String, String) {
     let (path, body) = asking(row, value);
     let body = match path {
-        "/tokenize" | "/detokenize" => body,
+        "/tokenize" | "/detokenize" | "/api/chat" => body,
         "/v1/responses" => with(body, json!({"max_output_tokens": 1})),
         _ => with(body, json!({"max_tokens": 1})),
     };
@@ -263,7 +269,7 @@ async fn the_table_is_kept_to() {
     for row in FIELDS {
         let values: Vec<Value> = match row.taken {
             Taken::Null => vec![],
-            Taken::Any => vec![odd.clone(), json!(true), json!(7), json!("x")],
+            Taken::Any | Taken::Told => vec![odd.clone(), json!(true), json!(7), json!("x")],
             Taken::As(_) => vec![json!(1)],
             Taken::Of(names) => vec![json!([]), json!([names[0]]), json!(names)],
             Taken::These(values) => values.iter().map(|text| serde_json::from_str(text).unwrap()).collect(),
@@ -272,12 +278,96 @@ async fn the_table_is_kept_to() {
             let (status, _, message) = asks(&server, row, value.clone()).await;
             assert_eq!(status, 200, "{row:?} takes {value}: {message}");
         }
-        if !matches!(row.taken, Taken::Any) {
+        if !matches!(row.taken, Taken::Any | Taken::Told) {
             let (status, param, message) = asks(&server, row, odd.clone()).await;
             assert_eq!(status, 400, "{row:?}");
-            assert!(param.ends_with(row.name) && message.contains(row.means), "{param}: {message}");
+            // ollama's errors have no place for the field.
+            let named = if param.is_empty() { message.contains(row.name) } else { param.ends_with(row.name) };
+            assert!(named && message.contains(row.means), "{param}: {message}");
         }
     }
+}
+
+#[tokio::test]
+async fn one_error_names_every_field_that_cannot_be_served() {
+    let server = toy();
+    let body = with(chat("x"), json!({"odd": 1, "ebnf": "x", "best_of": 2, "tools": [{"type": "web_search"}]}));
+    let (status, param, message) = server.post(CHAT, body.clone()).await.error();
+    assert_eq!((status, param.as_str()), (400, "best_of"), "{message}");
+    for name in ["odd", "ebnf", "best_of", "tools[0] is of type \"web_search\"", "--unknown-fields warn"] {
+        assert!(message.contains(name), "{message}");
+    }
+    // What the server would ignore if it were told to.
+    let lenient = serve(&Options { unknown_fields: UnknownFields::Warn, ..Options::default() });
+    let answer = lenient.post(CHAT, body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let mut named: Vec<&str> = answer.headers["x-vosti-ignored"].to_str().unwrap().split(", ").collect();
+    named.sort_unstable();
+    assert_eq!(named, ["best_of", "ebnf", "odd", "tools[0].type"]);
+}
+
+/// What Claude Code and Codex send with every request.
+#[tokio::test]
+async fn agents_are_served_and_told_what_is_ignored() {
+    let server = toy();
+    let tool = json!({"name": "Bash", "description": "Runs it.", "input_schema": {"$schema": "x", "type": "object",
+        "properties": {"command": {"type": "string"}}, "required": ["command"], "additionalProperties": false}});
+    let text = |text: &str| json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]);
+    let claude = json!({"model": "toy", "max_tokens": 32000, "messages": [{"role": "user", "content": text("x")}],
+        "system": text("You are an agent."), "tools": [tool], "metadata": {"user_id": "u"}, "stream": true,
+        "thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}});
+    let answer = server.post("/v1/messages?beta=true", claude).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.headers["x-vosti-ignored"], "context_management");
+    let warning = answer.headers["x-vosti-warning"].to_str().unwrap();
+    assert!(warning.starts_with("max_tokens is 32000 and the context leaves "), "{warning}");
+    let shell = json!({"type": "function", "name": "shell", "strict": false, "parameters": {"type": "object",
+        "properties": {"command": {"type": "array", "items": {"type": "string"}}}, "required": ["command"]}});
+    let codex = json!({"model": "toy", "instructions": "You are an agent.", "stream": true, "store": false,
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}],
+        "tools": [shell], "tool_choice": "auto", "parallel_tool_calls": false, "max_output_tokens": 9,
+        "reasoning": {"effort": "medium", "summary": "auto"}, "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "k", "text": {"verbosity": "low"}, "truncation": "auto", "client_metadata": {"a": "b"}});
+    let answer = server.post("/v1/responses", codex.clone()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.headers["x-vosti-ignored"], "text.verbosity");
+    let searches = with(codex, json!({"tools": [{"type": "web_search", "external_web_access": true}, shell]}));
+    let (_, param, message) = server.post("/v1/responses", searches.clone()).await.error();
+    assert!(param == "tools[0].type" && message.contains("--unknown-fields warn"), "{message}");
+    let lenient = serve(&Options { unknown_fields: UnknownFields::Warn, ..Options::default() });
+    let answer = lenient.post("/v1/responses", searches).await;
+    assert_eq!(answer.headers["x-vosti-ignored"], "text.verbosity, tools[0].type", "{}", answer.text);
+}
+
+#[tokio::test]
+async fn the_names_of_llama_cpp_and_ollama_are_known() {
+    let server = toy();
+    let own = json!({"repetition_penalty": 1.3, "max_tokens": 9});
+    let theirs = json!({"repeat_penalty": 1.3, "n_predict": 9, "max_tokens": null, "keep_alive": "5m",
+        "samplers": ["top_k"], "repeat_last_n": 64, "typical_p": 1.0});
+    let answer = server.post(CHAT, with(chat("x"), theirs)).await;
+    assert_eq!(answer.json()["choices"], server.ok(CHAT, with(chat("x"), own)).await["choices"]);
+    assert_eq!(answer.headers["x-vosti-ignored"], "repeat_last_n, samplers");
+    let both = with(chat("x"), json!({"repeat_penalty": 1.3, "repetition_penalty": 1.2}));
+    assert_eq!(server.post(CHAT, both).await.error().1, "repeat_penalty");
+}
+
+/// JavaScript reads whole numbers up to 2^53 - 1.
+#[tokio::test]
+async fn a_seed_survives_javascript_and_minus_one_is_a_fresh_one() {
+    let server = toy();
+    let ask = |seed: Value| server.ok(TEXT, with(completion("x"), json!({"seed": seed})));
+    let (one, other) = (ask(json!(-1)).await, ask(json!(-1)).await);
+    assert_ne!(one["vosti_seed"], other["vosti_seed"]);
+    assert!(one["vosti_seed"].as_u64().unwrap() < 1 << 53);
+    for (seed, told) in [(json!(-7), json!(-7)), (json!(u64::MAX), json!(u64::MAX.to_string())), (json!("7"), json!(7))]
+    {
+        let answer = ask(seed).await;
+        assert_eq!(answer["vosti_seed"], told);
+        assert_eq!(ask(told).await["choices"], answer["choices"]);
+    }
+    assert_eq!(server.post(TEXT, with(completion("x"), json!({"seed": "x"}))).await.error().1, "seed");
 }
 
 #[tokio::test]

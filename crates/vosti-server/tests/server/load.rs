@@ -49,6 +49,26 @@ async fn a_full_queue_refuses_with_a_time_and_takes_again_later() {
 }
 
 #[tokio::test]
+async fn status_and_metrics_wait_for_no_step() {
+    let server = gated(Limits::default());
+    let asked = begin(&server, with(completion("a"), json!({"max_tokens": 2})));
+    eventually("the engine has the request", || {
+        let (status, _) = server.engine.seen();
+        status.running + status.waiting == 1
+    })
+    .await;
+    // The step does not end before these answers: a server that waits for it says one step.
+    let status = server.send(get("/status")).await.json();
+    assert_eq!(
+        (&status["steps"], status["running"].as_u64().unwrap() + status["waiting"].as_u64().unwrap()),
+        (&json!(0), 1)
+    );
+    assert_eq!(metric(&server.send(get("/metrics")).await.text, "vosti:steps_total{"), 0.0);
+    server.step(50);
+    assert_eq!(asked.await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_gives_everything_back_within_a_step() {
     let server = gated(Limits::default());
     let body = |n: u32| json!({"stream": true, "max_tokens": 500, "n": n, "ignore_eos": true});

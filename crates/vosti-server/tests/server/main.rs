@@ -8,6 +8,7 @@ mod documents;
 mod fields;
 mod hostile;
 mod load;
+mod ollama;
 mod other_apis;
 mod refusals;
 mod resume;

@@ -234,7 +234,10 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
     let (bad, many) = (json!({"type": "no"}), json!(vec!["x"; 33]));
     let tool =
         |name: &str, schema: &Value| json!({"type": "function", "function": {"name": name, "parameters": schema}});
-    let own = |name: &str, schema: &Value| json!({"type": "function", "name": name, "parameters": schema});
+    let strict =
+        |schema: &Value| json!({"type": "function", "function": {"name": "g", "parameters": schema, "strict": true}});
+    let own =
+        |name: &str, schema: &Value| json!({"type": "function", "name": name, "parameters": schema, "strict": true});
     let good = json!({"type": "object"});
     let format = json!({"type": "json_schema", "name": "x", "schema": bad});
     let user = |content: Value| json!([{"role": "user", "content": content}]);
@@ -243,7 +246,6 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
             CHAT,
             chat("x"),
             vec![
-                (json!({"max_tokens": null, "max_completion_tokens": 5000}), "max_completion_tokens"),
                 (json!({"messages": user(json!(long))}), "messages"),
                 (json!({"messages": user(json!([{"type": "text", "text": long}]))}), "messages"),
                 (json!({"structured_outputs": {"regex": "("}}), "structured_outputs.regex"),
@@ -251,7 +253,7 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
                 (json!({"guided_json": bad}), "guided_json"),
                 (json!({"guided_json": "{"}), "guided_json"),
                 (json!({"guided_regex": "a", "structured_outputs": {"choice": ["a"]}}), "structured_outputs.choice"),
-                (json!({"tools": [tool("f", &good), tool("g", &bad)]}), "tools[1].function.parameters"),
+                (json!({"tools": [tool("f", &good), strict(&bad)]}), "tools[1].function.parameters"),
                 (json!({"tools": [tool("f g", &good)]}), "tools[0].function.name"),
                 (json!({"tools": [tool("f", &good), tool("f", &good)]}), "tools[1].function.name"),
                 (
@@ -268,7 +270,6 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
                 (json!({"input": null}), "input"),
                 (json!({"input": 3}), "input"),
                 (json!({"input": long, "max_output_tokens": 1}), "input"),
-                (json!({"max_output_tokens": 5000}), "max_output_tokens"),
                 (json!({"max_output_tokens": 0}), "max_output_tokens"),
                 (json!({"stop": many}), "stop"),
                 (json!({"temperature": -1}), "temperature"),
@@ -287,7 +288,6 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
             vec![
                 (json!({"messages": []}), "messages"),
                 (json!({"messages": user(json!(long))}), "messages"),
-                (json!({"max_tokens": 5000}), "max_tokens"),
                 (json!({"stop_sequences": many}), "stop_sequences"),
                 (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages[0].role"),
                 (
@@ -295,7 +295,7 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
                     "messages[0].content[1].source",
                 ),
                 (json!({"messages": user(json!([{"type": "video"}]))}), "messages[0].content[0].type"),
-                (json!({"tools": [{"name": "f", "input_schema": bad}]}), "tools[0].input_schema"),
+                (json!({"tools": [{"name": "f", "input_schema": bad, "strict": true}]}), "tools[0].input_schema"),
                 (json!({"tools": [{"name": "f g", "input_schema": good}]}), "tools[0].name"),
                 (
                     json!({"output_config": {"format": {"type": "json_schema", "schema": bad}}}),

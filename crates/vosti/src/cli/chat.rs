@@ -146,8 +146,8 @@ impl Conversation<'_> {
     /// Generates the answer to the messages so far, shows it and adds it to them.
     fn answer(&mut self) -> Result<()> {
         let own = self.deployment.text()?;
-        let text = own.chat()?.render(&Value::Array(self.messages.clone()), &self.rendering)?;
-        let prompt = own.tokenizer.encode(&text, false)?;
+        let prompt = own.chat()?.render(&Value::Array(self.messages.clone()), &self.rendering)?;
+        let prompt = own.tokenizer.encode_prompt(&prompt, false)?;
         let context = self.deployment.program().context as usize;
         if prompt.len() >= context {
             bail!(

@@ -74,5 +74,5 @@ fn tokens(own: &Text, text: &str, arguments: &Generate) -> Result<Vec<u32>> {
     let messages = serde_json::json!([{ "role": "user", "content": text }]);
     let template = own.chat().context("--chat needs a chat model")?;
     let options = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
-    Ok(own.tokenizer.encode(&template.render(&messages, &options)?, false)?)
+    Ok(own.tokenizer.encode_prompt(&template.render(&messages, &options)?, false)?)
 }

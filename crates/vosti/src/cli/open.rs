@@ -97,6 +97,8 @@ pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
         bytes as f64 / 1048576.0
     );
     eprintln!("fingerprint  {}", deployment.fingerprint());
+    let text = deployment.text().ok();
+    text.into_iter().flat_map(|text| text.tokenizer.warnings()).for_each(|why| eprintln!("warning      {why}"));
 }
 
 /// The argument, or standard input for `-`.

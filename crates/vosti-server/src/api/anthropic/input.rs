@@ -3,7 +3,7 @@
 use crate::api::ApiError;
 use crate::api::body::Body;
 use crate::api::chat::ChatRequest;
-use crate::api::fields::{JsonSchema, ResponseFormat, Stop};
+use crate::api::fields::{JsonSchema, ResponseFormat, Seed, Stop};
 use crate::api::foreign::Place;
 use crate::api::messages::{
     CalledFunction, Content, ContentPart, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Role,
@@ -35,7 +35,7 @@ pub struct MessagesRequest {
     pub top_k: Option<i64>,
     /// See ChatRequest.
     #[schema(value_type = Option<i64>)]
-    pub seed: Option<serde_json::Number>,
+    pub seed: Option<Seed>,
     /// The answer ends before any of these texts.
     pub stop_sequences: Option<Vec<String>>,
     /// Send the message as server-sent events. Default false.
@@ -170,6 +170,8 @@ pub struct InputTool {
     /// JSON schema of the arguments.
     #[schema(value_type = Object)]
     pub input_schema: Value,
+    /// See DescribedFunction.
+    pub strict: Option<bool>,
 }
 
 /// Whether tools are used.
@@ -256,7 +258,7 @@ impl MessagesRequest {
                 name: tool.name,
                 description: tool.description,
                 parameters: Some(tool.input_schema),
-                strict: None,
+                strict: tool.strict,
             },
         };
         let (choice, alone) = match self.tool_choice {

@@ -3,7 +3,7 @@
 use crate::api::ApiError;
 use crate::api::body::Body;
 use crate::api::chat::ChatRequest;
-use crate::api::fields::{JsonSchema, ResponseFormat, Stop, StructuredOutputs};
+use crate::api::fields::{JsonSchema, ResponseFormat, Seed, Stop, StructuredOutputs};
 use crate::api::foreign::Place;
 use crate::api::messages::{
     CalledFunction, Content, ContentPart, DescribedFunction, FunctionKind, FunctionName, Message, NamedTool, Role,
@@ -46,7 +46,7 @@ pub struct ResponsesRequest {
     pub logit_bias: Option<BTreeMap<String, f32>>,
     /// See ChatRequest.
     #[schema(value_type = Option<i64>)]
-    pub seed: Option<serde_json::Number>,
+    pub seed: Option<Seed>,
     /// See ChatRequest.
     pub stop: Option<Stop>,
     /// See ChatRequest.
@@ -183,7 +183,7 @@ pub struct FunctionTool {
     pub description: Option<String>,
     #[schema(value_type = Option<Object>)]
     pub parameters: Option<Value>,
-    /// Accepted and ignored: an answer always follows the schema.
+    /// See DescribedFunction.
     pub strict: Option<bool>,
 }
 
@@ -344,7 +344,7 @@ fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), Api
         let last = messages.last_mut();
         match (kind, last) {
             ("message", Some(last)) if assistant => {
-                last.content = Some(item.content.ok_or_else(|| missing("content"))?.into_content());
+                last.content = Some(item.content.map_or(Content::Text(String::new()), ItemContent::into_content));
             }
             ("message", _) => {
                 let role = item.role.ok_or_else(|| missing("role"))?;
@@ -364,7 +364,8 @@ fn conversation(items: Vec<Item>, messages: &mut Vec<Message>) -> Result<(), Api
                 },
             }),
             ("function_call_output", _) => {
-                let mut message = said(Role::Tool, item.output.ok_or_else(|| missing("output"))?.into_content());
+                let output = item.output.map_or(Content::Text(String::new()), ItemContent::into_content);
+                let mut message = said(Role::Tool, output);
                 message.tool_call_id = Some(item.call_id.ok_or_else(|| missing("call_id"))?);
                 messages.push(message);
             }

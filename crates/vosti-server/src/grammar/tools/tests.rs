@@ -2,9 +2,10 @@
 
 use super::*;
 use proptest::prelude::*;
+use vosti_model::prompt::Marks;
 
 fn function(name: &str) -> Function {
-    Function { name: name.into(), description: None, parameters: None }
+    Function { name: name.into(), description: None, parameters: None, strict: false }
 }
 
 #[test]
@@ -184,11 +185,11 @@ fn a_template_without_tools_is_told_of_them_in_the_system_message() {
     let tools = Tools::new(vec![function("get")], Choice::Auto, true).expect("valid");
     let user = json!({ "role": "user", "content": "hi" });
     let system = json!({ "role": "system", "content": "Be brief." });
-    let fitted = rendering(&[system, user.clone()], Some(&tools), "{{ messages }}");
+    let fitted = rendering(&[system, user.clone()], Some(&tools), "{{ messages }}", |_| Marks::default());
     assert_eq!(fitted.tools, None);
     let text = fitted.messages[0]["content"].as_str().expect("text");
     assert!(text.starts_with("Be brief.") && text.contains("\"name\":\"get\""), "{text}");
-    let fitted = rendering(&[user], Some(&tools), "{{ messages }}");
+    let fitted = rendering(&[user], Some(&tools), "{{ messages }}", |_| Marks::default());
     assert_eq!(fitted.messages[0]["role"], "system");
     assert_eq!(fitted.messages[1]["role"], "user");
 }
@@ -200,10 +201,10 @@ fn earlier_calls_and_results_reach_any_template() {
         json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
         json!({ "role": "tool", "tool_call_id": "1", "content": "42" }),
     ];
-    let plain = rendering(&messages, None, "{{ messages }}").messages;
+    let plain = rendering(&messages, None, "{{ messages }}", |_| Marks::default()).messages;
     assert_eq!(plain[0]["content"], "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": 1}}\n</tool_call>");
     assert_eq!(plain[1]["content"], "<tool_response>\n42\n</tool_response>");
-    let knows = rendering(&messages, None, "... <tool_call> ...").messages;
+    let knows = rendering(&messages, None, "... <tool_call> ...", |_| Marks::default()).messages;
     assert_eq!(knows[0]["tool_calls"][0]["function"]["arguments"], json!({ "a": 1 }));
     assert_eq!(knows[1], messages[1]);
 }

@@ -1,0 +1,79 @@
+//! ollama's API: the chat's answers, in the shape that ollama's clients read.
+
+use crate::common::{Answer, Options, TEMPLATE, chat, completion, get, serve, toy, with};
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn lines(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.headers["content-type"], "application/x-ndjson", "{}", answer.text);
+    answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn user(more: Value) -> Value {
+    let options = json!({"seed": 5, "num_predict": 24, "repeat_penalty": 1.1, "num_ctx": 4096});
+    with(json!({"model": "toy:latest", "messages": [{"role": "user", "content": "x"}], "options": options}), more)
+}
+
+#[tokio::test]
+async fn a_chat_has_the_chats_text_streamed_or_not() {
+    let server = toy();
+    let own = server.ok(CHAT, with(chat("x"), json!({"repetition_penalty": 1.1}))).await;
+    let streamed = server.post("/api/chat", user(json!({"keep_alive": "5m"}))).await;
+    assert_eq!(streamed.headers["x-vosti-ignored"], "options.num_ctx");
+    let lines = lines(&streamed);
+    let text: String = lines.iter().map(|line| line["message"]["content"].as_str().unwrap()).collect();
+    assert_eq!(own["choices"][0]["message"]["content"], text);
+    let (last, before) = lines.split_last().unwrap();
+    assert!(before.iter().all(|line| line["done"] == false) && last["done"] == true, "{last}");
+    assert_eq!(
+        (&last["eval_count"], &last["prompt_eval_count"]),
+        (&own["usage"]["completion_tokens"], &own["usage"]["prompt_tokens"])
+    );
+    let whole = server.ok("/api/chat", user(json!({"stream": false}))).await;
+    assert_eq!(whole["message"], json!({"role": "assistant", "content": text}));
+    assert_eq!((&whole["done_reason"], &whole["vosti_seed"]), (&json!("length"), &json!(5)));
+}
+
+#[tokio::test]
+async fn a_text_is_answered_by_the_template_and_continued_if_raw() {
+    let server = toy();
+    let ask = json!({"prompt": "x", "stream": false, "options": {"seed": 5, "num_predict": 24}});
+    let answered = server.ok("/api/generate", ask.clone()).await;
+    assert_eq!(answered["response"], server.ok(CHAT, chat("x")).await["choices"][0]["message"]["content"]);
+    let raw = server.ok("/api/generate", with(ask.clone(), json!({"raw": true}))).await;
+    assert_eq!(raw["response"], server.ok("/v1/completions", completion("x")).await["choices"][0]["text"]);
+    let base = serve(&Options { chat: false, ..Options::default() });
+    assert_eq!(base.ok("/api/generate", ask.clone()).await["response"], raw["response"]);
+    let gap = server.post("/api/generate", with(ask, json!({"suffix": "y"}))).await.error();
+    assert!(gap.0 == 400 && gap.2.contains("no tokens for"), "{gap:?}");
+}
+
+#[tokio::test]
+async fn calls_come_whole_and_schemas_hold() {
+    let server = serve(&Options { template: format!("{{# <tool_call> #}}{TEMPLATE}"), ..Options::default() });
+    let schema = json!({"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": false});
+    let held = server.ok("/api/chat", user(json!({"format": schema, "stream": false}))).await;
+    let object: Value = serde_json::from_str(held["message"]["content"].as_str().unwrap()).unwrap();
+    assert!([1, 2].contains(&object["a"].as_u64().unwrap()));
+    let call = json!({"function": {"name": "f", "arguments": {"a": 1}}});
+    let messages = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "2", "tool_name": "f"}]);
+    let tools = json!([{"type": "function", "function": {"name": "f", "description": "F", "parameters": schema}}]);
+    server.ok("/api/chat", user(json!({"messages": messages, "tools": tools, "stream": false}))).await;
+}
+
+#[tokio::test]
+async fn the_model_is_listed_shown_and_refused_by_another_name() {
+    let server = toy();
+    let tags = server.send(get("/api/tags")).await.json();
+    assert_eq!(tags["models"][0]["name"], "toy");
+    let shown = server.ok("/api/show", json!({"model": "toy"})).await;
+    assert_eq!(shown["model_info"]["vosti.context_length"], crate::common::CONTEXT);
+    assert!(shown["capabilities"].as_array().unwrap().contains(&json!("completion")));
+    assert!(server.send(get("/api/version")).await.json()["version"].is_string());
+    let (status, _, message) = server.post("/api/chat", user(json!({"model": "other"}))).await.error();
+    assert!(status == 404 && message.contains("other"), "{message}");
+    let wrong = server.post("/api/chat", user(json!({"format": "yaml"}))).await.error();
+    assert!(wrong.0 == 400 && wrong.2.contains("format"), "{wrong:?}");
+}
