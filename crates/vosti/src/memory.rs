@@ -22,20 +22,34 @@ const GROUP: &str = "this process's control group (a container's limit) leaves";
 /// Memory and swap that are free or could be freed, or the part that the control groups leave; none where the system does not
 /// say, as outside Linux.
 pub fn available() -> Option<Available> {
-    of(Path::new("/"))
+    let root = Path::new("/");
+    if cfg!(target_os = "linux") && free(root).is_none() {
+        // The message is not an error: a container may hide the file and still have a limit of its own.
+        eprintln!(
+            "warning: /proc/meminfo cannot be read, so a model that does not fit into this machine's memory is not refused \
+             (a systemd unit hides the file with ProcSubset=pid)"
+        );
+    }
+    of(root)
+}
+
+/// Free memory and free swap of the machine, in bytes.
+fn free(root: &Path) -> Option<(u64, u64)> {
+    machine(&fs::read_to_string(root.join("proc/meminfo")).ok()?)
 }
 
 /// The same for a system whose files are below a folder.
 fn of(root: &Path) -> Option<Available> {
     let read = |path: &str| fs::read_to_string(root.join(path)).ok();
-    let (free, swap) = machine(&read("proc/meminfo")?)?;
+    let machine = free(root);
+    let swap = machine.map_or(0, |(_, swap)| swap);
     let groups = read("proc/self/cgroup").unwrap_or_default();
     let left = groups.lines().filter_map(|line| group(root, line, swap)).min();
-    let free = free.saturating_add(swap);
-    Some(match left {
-        Some(left) if left < free => Available { bytes: left, by: GROUP },
-        _ => Available { bytes: free, by: MACHINE },
-    })
+    let free = machine.map(|(free, swap)| free.saturating_add(swap));
+    match (left, free) {
+        (Some(left), free) if free.is_none_or(|free| left < free) => Some(Available { bytes: left, by: GROUP }),
+        (_, free) => free.map(|bytes| Available { bytes, by: MACHINE }),
+    }
 }
 
 /// Bytes that `/proc/meminfo` says are available, and of free swap.
@@ -207,6 +221,9 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.stat", "inactive_file 7\ntotal_inactive_file 50\ntotal_active_file 5\n"),
         ];
         assert_eq!(says(&first), Some((600_055 + 24 * 1024, true)));
+        // A limit counts where the machine's memory is hidden.
+        let hidden = of(system(&first).path()).map(|available| (available.bytes, available.by == GROUP));
+        assert_eq!(hidden, Some((600_055, true)));
         let both = [
             ("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "700100\n"),
             ("sys/fs/cgroup/memory/memory.memsw.usage_in_bytes", "100000\n"),

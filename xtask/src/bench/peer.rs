@@ -35,7 +35,9 @@ pub fn build(avx2: bool) -> Result<Peer> {
     configure.args(["-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_UI=OFF"]);
     run_command(&mut configure).context("llama.cpp needs cmake and a C++ compiler")?;
     let mut compile = Command::new("cmake");
-    compile.arg("--build").arg(&build).arg("--parallel").arg("--target").args(TARGETS);
+    // Without a number, make starts as many compilers as it can.
+    let jobs = std::thread::available_parallelism().map_or(1, |count| count.get());
+    compile.arg("--build").arg(&build).arg("--parallel").arg(jobs.to_string()).arg("--target").args(TARGETS);
     run_command(&mut compile)?;
     Ok(peer)
 }
