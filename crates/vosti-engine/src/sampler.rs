@@ -139,8 +139,27 @@ impl SamplerState {
         }
     }
 
+    /// The logits of the distribution that the next token is drawn from: after bias, constraint and penalties, and unless the draw
+    /// is greedy also divided by the temperature, with -inf for what min-p, top-k and top-p drop. `logits` is the model's row.
+    pub fn processed(&mut self, logits: &[f32]) -> Vec<f32> {
+        let mut row = logits.to_vec();
+        if self.changes_logits() {
+            self.transform(&mut row);
+        }
+        let (p, largest) = (&self.sampling, math::max(&row));
+        if p.temperature == 0.0 || !largest.is_finite() {
+            return row;
+        }
+        let kept = kept(p, &row, largest);
+        let mut drawn = vec![f32::NEG_INFINITY; row.len()];
+        for (token, _) in kept.into_iter().filter(|(_, weight)| *weight > 0.0) {
+            drawn[token as usize] = (row[token as usize] - largest) * inverse(p);
+        }
+        drawn
+    }
+
     /// Takes the sampled token into the state; true if it is the last.
-    fn accept(&mut self, token: Token) -> bool {
+    pub fn accept(&mut self, token: Token) -> bool {
         self.position += 1;
         self.generated += 1;
         if self.counts_tokens() {
@@ -273,6 +292,28 @@ fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
     if !largest.is_finite() {
         return first;
     }
+    let kept = kept_of_list(p, top, largest);
+    walk(kept.iter().copied(), 0.0, unit * total(&kept)).unwrap_or(first)
+}
+
+/// The tokens that a draw chooses among, with their weights.
+fn kept(p: &SamplingParams, row: &[f32], largest: f32) -> Vec<(Token, f32)> {
+    if p.top_k > 0 {
+        return kept_of_list(p, &math::top(row, p.top_k as usize), largest);
+    }
+    let (mut weights, mut sums) = (Vec::new(), Vec::new());
+    math::weigh(row, largest, inverse(p), p.min_p, &mut weights, &mut sums);
+    if p.top_p >= 1.0 {
+        return weights.into_iter().enumerate().map(|(token, weight)| (token as Token, weight)).collect();
+    }
+    let all = sums.iter().sum();
+    let mut kept = nucleus_candidates(&weights, f64::from(p.top_p), all);
+    keep_nucleus(&mut kept, f64::from(p.top_p) * all);
+    kept
+}
+
+/// The same of the largest logits of a row, largest first.
+fn kept_of_list(p: &SamplingParams, top: &[(Token, f32)], largest: f32) -> Vec<(Token, f32)> {
     let inverse = inverse(p);
     let weight = |logit: f32| Some(math::exp_negative((logit - largest) * inverse)).filter(|e| *e >= p.min_p);
     let mut kept: Vec<(Token, f32)> =
@@ -281,7 +322,7 @@ fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
         let mass = f64::from(p.top_p) * total(&kept);
         keep_nucleus(&mut kept, mass);
     }
-    walk(kept.iter().copied(), 0.0, unit * total(&kept)).unwrap_or(first)
+    kept
 }
 
 /// The factor of logits, 1 / temperature. It is finite for every temperature, so that the weight of the largest logit is 1.

@@ -33,6 +33,7 @@ pub struct Params {
     max_tokens: Option<usize>,
     min_tokens: usize,
     logprobs: Option<usize>,
+    logprobs_mode: String,
     prompt_logprobs: Option<usize>,
     logit_bias: Vec<(u32, f32)>,
     /// A [`Grammar`] as JSON.
@@ -87,6 +88,7 @@ impl Params {
             sampling,
             choices: self.n,
             logprobs: self.logprobs,
+            processed: processed(&self.logprobs_mode)?,
             prompt_logprobs: self.prompt_logprobs,
             salt: 0,
             digest: self.receipt,
@@ -110,6 +112,14 @@ fn top_k(top_k: i64) -> Result<u32, String> {
     }
 }
 
+fn processed(mode: &str) -> Result<bool, String> {
+    match mode {
+        "raw" | "raw_logprobs" => Ok(false),
+        "processed" | "processed_logprobs" => Ok(true),
+        _ => Err(format!("logprobs_mode is {mode:?}; it must be 'raw' or 'processed'")),
+    }
+}
+
 /// A request for the log-probabilities of a sequence's tokens. The one token that the engine generates is discarded.
 pub fn scored(sequence: Vec<Token>, own: &Own) -> Result<Asked, String> {
     own.check(&sequence)?;
@@ -122,6 +132,7 @@ pub fn scored(sequence: Vec<Token>, own: &Own) -> Result<Asked, String> {
         sampling: Sampling::greedy(1),
         choices: 1,
         logprobs: None,
+        processed: false,
         prompt_logprobs: Some(0),
         salt: 0,
         digest: false,

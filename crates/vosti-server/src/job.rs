@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use vosti_engine::handle::Sink;
 use vosti_engine::logprobs::{Logprobs, logprobs};
+use vosti_engine::sampler::SamplerState;
 use vosti_engine::{EngineError, EngineHandle, Event, FinishReason, Request, RequestId, Sampling, Token, Usage};
 
 /// Prompts that are answered, each `choices` times, with one set of parameters.
@@ -23,6 +24,8 @@ pub struct Job {
     pub choices: u32,
     /// Log-probabilities of generated tokens, with this many of the most likely tokens.
     pub logprobs: Option<usize>,
+    /// They are those of the distribution that was drawn from, and not the model's own.
+    pub processed: bool,
     /// The same for the prompt's tokens.
     pub prompt_logprobs: Option<usize>,
     /// Requests of different salts share no cached prefix.
@@ -71,6 +74,7 @@ impl Job {
             logprobs: self.logprobs,
             prompt_logprobs: self.prompt_logprobs.unwrap_or(0),
             chains: (0..self.choices).map(|_| chain()).collect(),
+            shadows: (0..self.choices).map(|choice| self.shadow(prompt, choice)).collect(),
             tokens,
             send,
         };
@@ -82,6 +86,13 @@ impl Job {
                 ControlFlow::Break(())
             })
         })
+    }
+
+    /// A sampler's state beside the engine's, if the job shows processed log-probabilities.
+    fn shadow(&self, prompt: usize, choice: u32) -> Option<SamplerState> {
+        let sampling = self.sampling.for_prompt(prompt as u64);
+        let shown = self.processed && self.logprobs.is_some();
+        shown.then(|| SamplerState::new(&sampling, &self.prompts[prompt], choice))
     }
 
     /// The client's part of a prompt's answers.
@@ -157,6 +168,8 @@ struct Watcher<S> {
     prompt_logprobs: usize,
     /// One entry for each choice; none if the request asks for no digest.
     chains: Vec<Option<Chain>>,
+    /// One entry for each choice; none if log-probabilities are the model's own.
+    shadows: Vec<Option<SamplerState>>,
     send: S,
 }
 
@@ -179,7 +192,14 @@ impl<S: FnMut(Update) -> bool> Watcher<S> {
                         if let Some(chain) = chain {
                             chain.push(token, logits);
                         }
-                        let logprobs = top.map(|top| logprobs(logits, token, top));
+                        let logprobs = top.map(|top| match &mut self.shadows[choice as usize] {
+                            Some(shadow) => {
+                                let processed = shadow.processed(logits);
+                                shadow.accept(token);
+                                logprobs(&processed, token, top)
+                            }
+                            None => logprobs(logits, token, top),
+                        });
                         Update::Token { prompt, choice, token, logprobs }
                     }
                     // The request asked for logits, so a token without them is an error.

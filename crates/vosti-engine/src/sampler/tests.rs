@@ -225,3 +225,42 @@ fn no_stop_token_comes_before_the_least_length_unless_nothing_else_is_left() {
     let only = [f32::NEG_INFINITY, 0.0, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY];
     assert_eq!(sampler.sample(&mut state(params), &only), (1, true));
 }
+
+#[test]
+fn the_processed_row_is_the_distribution_that_is_drawn_from() {
+    let row: Vec<f32> = (0..40).map(|i| ((i * 7 % 40) as f32) * 0.2).collect();
+    let base = SamplingParams { temperature: 0.7, ..SamplingParams::default() };
+    for params in [
+        base.clone(),
+        SamplingParams { top_k: 5, ..base.clone() },
+        SamplingParams { top_p: 0.6, ..base.clone() },
+        SamplingParams { top_k: 9, top_p: 0.8, min_p: 0.05, ..base.clone() },
+        SamplingParams {
+            repetition_penalty: 1.5,
+            presence_penalty: 0.5,
+            logit_bias: vec![(3, 4.0)],
+            min_p: 0.1,
+            ..base
+        },
+    ] {
+        let sampling = Sampling::new(SamplingParams { seed: 3, tokens_max: 4_000, ..params }).unwrap();
+        let sampler = TokenSampler::new(40);
+        let (mut drawing, mut shown) =
+            (SamplerState::new(&sampling, &[1, 2], 0), SamplerState::new(&sampling, &[1, 2], 0));
+        let (mut expected, mut seen) = ([0.0f64; 40], [0.0f64; 40]);
+        for _ in 0..2_000 {
+            let processed = shown.processed(&row);
+            let of =
+                |token: usize| libm::exp(f64::from(crate::logprobs::logprobs(&processed, token as Token, 0).logprob));
+            (0..40).for_each(|token| expected[token] += of(token));
+            let (token, _) = vosti_core::Sampler::sample(&sampler, &mut drawing, &row);
+            assert!(processed[token as usize] > f32::NEG_INFINITY, "{sampling:?} draws what it drops");
+            seen[token as usize] += 1.0;
+            shown.accept(token);
+        }
+        assert!((expected.iter().sum::<f64>() - 2_000.0).abs() < 1e-2);
+        for (expected, seen) in expected.iter().zip(seen) {
+            assert!((expected - seen).abs() < 6.0 * expected.sqrt() + 3.0, "{expected} for {seen}: {sampling:?}");
+        }
+    }
+}

@@ -60,6 +60,8 @@ class SamplingParams:
     max_tokens: Optional[int] = 16
     min_tokens: int = 0
     logprobs: Optional[int] = None
+    #: Of the answer's tokens: "raw" are the model's own, "processed" those of the distribution that was drawn from.
+    logprobs_mode: str = "raw"
     prompt_logprobs: Optional[int] = None
     logit_bias: Optional[Mapping[int, float]] = None
     structured_outputs: Optional[StructuredOutputsParams] = None

@@ -13,7 +13,8 @@ use crate::answer::Answers;
 use crate::app::{App, Work};
 use crate::flow::Flow;
 use crate::grammar::thought::Thinking;
-use crate::grammar::tools::{Rendering, Tools, adds_turns, joined, rendering};
+use crate::grammar::tools::format::Format;
+use crate::grammar::tools::{Rendering, Tools, adds_turns, joined, rendering, uses_tools};
 use crate::grammar::{Grammar, GrammarError};
 use crate::service::Service;
 use crate::submit;
@@ -122,8 +123,8 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
 fn tools(service: &Service, request: &mut ChatRequest) -> Result<Option<Tools>, ApiError> {
     let tools = messages::tools(request.tools.take(), request.tool_choice.take(), request.parallel_tool_calls)?;
     // A base model has no template; rendering the messages returns the error.
-    let template = service.language.chat().map_or("", |template| template.for_tools(tools.is_some()).source());
-    Ok(tools.map(|tools| tools.for_template(template)))
+    let template = service.language.chat().map(|template| template.for_tools(tools.is_some()));
+    Ok(tools.map(|tools| tools.in_form(template.ok().and_then(Format::of))))
 }
 
 /// The conversation as the model's prompt, and whether the model thinks before it answers it.
@@ -219,12 +220,16 @@ fn render(
     tools: Option<&Tools>,
     options: ChatOptions,
 ) -> Result<Prompt, ApiError> {
-    let fitted = rendering(messages, tools, template.source(), |inputs| template.marks(inputs, &options));
+    let form = match uses_tools(messages, tools) {
+        true => Format::of(template),
+        false => Format::of_text(template.source()),
+    };
+    let fitted = rendering(messages, tools, form, |inputs| template.marks(inputs, &options));
     let render = |Rendering { messages, tools, marks }: Rendering| {
         template.render_marked(messages, ChatOptions { tools, ..options.clone() }, marks)
     };
     let prompt = match render(fitted.clone()) {
-        Err(error) if adds_turns(messages, tools, template.source()) => render(joined(fitted)).map_err(|_| error),
+        Err(error) if adds_turns(messages, tools, form) => render(joined(fitted)).map_err(|_| error),
         prompt => prompt,
     };
     prompt.map_err(|error| ApiError::field("messages", error.to_string()))

@@ -90,6 +90,9 @@ macro_rules! request {
             pub guided_choice: Option<Vec<String>>,
             /// `structured_outputs.grammar` under vLLM's earlier name.
             pub guided_grammar: Option<String>,
+            /// Which log-probabilities `logprobs` gives for the answer's tokens: `raw` (the model's own, the default), or `processed`
+            /// (those of the distribution that was drawn from, after penalties, temperature, top_k, top_p, min_p and grammars).
+            pub logprobs_mode: Option<$crate::api::fields::LogprobsMode>,
             /// Log-probabilities of the prompt's tokens, each with this many of the most likely tokens. Not with `stream`.
             #[schema(minimum = 0, maximum = 20)]
             pub prompt_logprobs: Option<usize>,
@@ -142,6 +145,7 @@ macro_rules! request {
                     regex: self.regex.take(),
                     guided_choice: self.guided_choice.take(),
                     guided_grammar: self.guided_grammar.take(),
+                    logprobs_mode: self.logprobs_mode,
                     prompt_logprobs: self.prompt_logprobs,
                     return_token_ids: self.return_token_ids,
                     add_special_tokens: self.add_special_tokens,
@@ -203,6 +207,18 @@ impl<'de> Deserialize<'de> for Seed {
         let seed = digits.parse().ok().filter(|seed| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(seed));
         seed.map(Self).ok_or_else(|| D::Error::custom(format!("seed is {digits}; it must be an integer of 64 bits")))
     }
+}
+
+/// Which log-probabilities are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogprobsMode {
+    /// The model's own.
+    #[serde(alias = "raw_logprobs")]
+    Raw,
+    /// Those of the distribution that a token was drawn from.
+    #[serde(alias = "processed_logprobs")]
+    Processed,
 }
 
 /// One text, or several.

@@ -1,6 +1,6 @@
 //! From a request's shared fields to a job for the engine: every value is checked here, once.
 
-use super::fields::{ResponseFormat, Seed, Shared, UNLIMITED};
+use super::fields::{LogprobsMode, ResponseFormat, Seed, Shared, UNLIMITED};
 use super::logprobs::TOP_MAX;
 use super::turn::Contents;
 use super::usage::fresh;
@@ -174,13 +174,15 @@ pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Re
     let own_prompt_logprobs = shared.prompt_logprobs;
     let salt = shared.cache_salt.as_deref().map_or(0, salt);
     let digest = shared.vosti_digest.unwrap_or(false);
+    let processed = shared.logprobs_mode == Some(LogprobsMode::Processed);
     let return_token_ids = shared.return_token_ids.unwrap_or(false);
     let sampling =
         sampling(service, shared, (ask.held.as_ref(), ask.thinking), tokens_max, seed.bits(), &mut warnings)?;
     let parameters = digest.then(|| Parameters::of(&sampling, ask.held.map(|held| held.grammar)));
     let prompts: Vec<Arc<[Token]>> = ask.prompts.into_iter().map(Arc::from).collect();
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
-    let mut job = Job { prompts, sampling, choices, logprobs, prompt_logprobs, salt, digest, given: Vec::new() };
+    let mut job =
+        Job { prompts, sampling, choices, logprobs, processed, prompt_logprobs, salt, digest, given: Vec::new() };
     if let Some(resume) = resume {
         job.given = resume.given(&service.identity.fingerprint, service.identity.vocab, job.answers(), tokens_max)?;
     }

@@ -128,7 +128,7 @@ fn calls(grammar: &Grammar, text: &str) -> Vec<(String, Value)> {
 fn in_every_form(choice: &Choice, parallel: bool) -> Vec<Grammar> {
     let templates = ["", "<|python_tag|> \"parameters\": ", "[TOOL_CALLS] [", "[TOOL_CALLS][", "[TOOL_CALLS] [ARGS]"];
     let of = |template: &&str| match tools(choice.clone(), parallel) {
-        Grammar::Tools(tools) => Grammar::Tools(tools.for_template(template)),
+        Grammar::Tools(tools) => Grammar::Tools(tools.in_form(tools::format::Format::of_text(template))),
         grammar => grammar,
     };
     templates.iter().map(of).collect()
@@ -392,7 +392,7 @@ fn calls_may_come_after_thoughts() {
 #[test]
 fn harmonys_answers_are_held_in_their_channels() {
     let named = |tools: Grammar| match tools {
-        Grammar::Tools(tools) => Grammar::Tools(tools.for_template("<|channel|><|message|>")),
+        Grammar::Tools(tools) => Grammar::Tools(tools.in_form(Some(tools::format::Format::Harmony))),
         grammar => grammar,
     };
     let auto = named(tools(Choice::Auto, true)).after(Some(Thinking::Harmony));

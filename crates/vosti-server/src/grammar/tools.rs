@@ -122,9 +122,9 @@ impl Tools {
         }
     }
 
-    /// With calls as this chat template writes them.
-    pub fn for_template(self, template: &str) -> Self {
-        Self { format: Format::of_template(template).unwrap_or_default(), ..self }
+    /// With calls in the form that a chat template writes, or Hermes's if it writes none.
+    pub fn in_form(self, format: Option<Format>) -> Self {
+        Self { format: format.unwrap_or_default(), ..self }
     }
 
     /// With `text` as the grammar of an answer without calls. Then no text comes before calls, because it would have to be a whole
@@ -317,15 +317,15 @@ pub struct Rendering {
     pub marks: Marks,
 }
 
-/// Fits a conversation to a template. `messages` is the API's list, already checked; `template` is the template's text; `marks`
+/// Fits a conversation to a template. `messages` is the API's list, already checked; `form` is the template's form of calls; `marks`
 /// makes the marks of values that are rendered. What clients wrote is marked before words of this module are joined to it.
 pub fn rendering(
     messages: &[Value],
     tools: Option<&Tools>,
-    template: &str,
+    form: Option<Format>,
     marks: impl FnOnce(&[Value]) -> Marks,
 ) -> Rendering {
-    let knows_tools = Format::of_template(template).is_some();
+    let knows_tools = form.is_some();
     let mut messages: Vec<Value> = match knows_tools {
         true => messages.iter().map(with_parsed_arguments).map(with_thoughts_twice).collect(),
         false => messages.to_vec(),
@@ -352,10 +352,15 @@ pub fn rendering(
     Rendering { messages: plain.into(), tools: None, marks }
 }
 
+/// Whether a conversation offers tools, or has calls or their results.
+pub fn uses_tools(messages: &[Value], tools: Option<&Tools>) -> bool {
+    let uses = |message: &Value| message["role"] == "tool" || message.get("tool_calls").is_some();
+    tools.is_some() || messages.iter().any(uses)
+}
+
 /// Whether [`rendering`] writes turns of its own, which a template may refuse.
-pub fn adds_turns(messages: &[Value], tools: Option<&Tools>, template: &str) -> bool {
-    let uses_tools = |message: &Value| message["role"] == "tool" || message.get("tool_calls").is_some();
-    Format::of_template(template).is_none() && (tools.is_some() || messages.iter().any(uses_tools))
+pub fn adds_turns(messages: &[Value], tools: Option<&Tools>, form: Option<Format>) -> bool {
+    form.is_none() && uses_tools(messages, tools)
 }
 
 /// The same for a template that refuses system messages, or two turns of one role in a row: the system's text begins the first turn of

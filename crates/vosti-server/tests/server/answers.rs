@@ -464,3 +464,29 @@ async fn every_chunk_has_the_usage_so_far_if_that_is_asked_for() {
         }
     }
 }
+
+#[tokio::test]
+async fn processed_log_probabilities_are_those_of_the_distribution_that_was_drawn_from() {
+    let server = toy();
+    let ask = |more: Value| {
+        let body =
+            json!({"logprobs": true, "top_logprobs": 5, "top_k": 3, "temperature": 0.5, "n": 2, "ignore_eos": true});
+        server.ok(CHAT, with(with(chat("x"), body), more))
+    };
+    let (raw, processed) = (ask(json!({})).await, ask(json!({"logprobs_mode": "processed"})).await);
+    for (raw, processed) in raw["choices"].as_array().unwrap().iter().zip(processed["choices"].as_array().unwrap()) {
+        assert_eq!(raw["message"], processed["message"]);
+        let rows = |choice: &Value| choice["logprobs"]["content"].as_array().unwrap().clone();
+        for (raw, processed) in rows(raw).iter().zip(rows(processed)) {
+            let top: Vec<f64> = processed["top_logprobs"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| one["logprob"].as_f64().unwrap())
+                .collect();
+            let sum: f64 = top[..3].iter().map(|logprob| logprob.exp()).sum();
+            assert!((sum - 1.0).abs() < 1e-4 && top[3] == -9999.0, "{top:?}");
+            assert_ne!(raw["logprob"], processed["logprob"]);
+        }
+    }
+}

@@ -5,6 +5,8 @@
 
 use crate::grammar::harmony;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use vosti_model::{ChatOptions, ChatTemplate};
 
 /// The forms, by the models that are trained on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +46,34 @@ pub struct Literals {
 }
 
 impl Format {
-    /// The form that a chat template writes; none if it has no tools.
-    pub fn of_template(template: &str) -> Option<Self> {
+    /// The form in which a chat template writes a call, as a conversation with a call shows; if it shows none, as the template's text
+    /// says. None if it has no tools.
+    pub fn of(template: &ChatTemplate) -> Option<Self> {
+        const FORMS: [Format; 5] =
+            [Format::Hermes, Format::Llama, Format::MistralSpaced, Format::MistralList, Format::MistralArgs];
+        let arguments = json!({ "vosti_key": "vosti_value" });
+        let call = json!({ "name": "vosti_probe", "arguments": arguments });
+        // Mistral's templates want nine letters and digits.
+        let call = json!({ "id": "vosticall", "type": "function", "function": call });
+        let said = |role: &str, content: &str| json!({ "role": role, "content": content });
+        let mut called = said("assistant", "");
+        called["tool_calls"] = json!([call]);
+        let tool = json!({ "name": "vosti_probe", "description": "vosti", "parameters": { "type": "object", "properties": {
+            "vosti_key": { "type": "string", "description": "vosti" } } } });
+        let tools = Some(json!([{ "type": "function", "function": tool }]));
+        let options = ChatOptions { tools, add_generation_prompt: false, ..ChatOptions::default() };
+        let shown = template.render(&json!([said("user", "vosti"), called]), &options);
+        let shown = shown.map(|prompt| prompt.text().into_owned()).unwrap_or_default();
+        let written = |form: &Format| {
+            let Some(form) = form.literals() else { return false };
+            let (mark, head, middle) = (form.mark, form.head, form.middle);
+            shown.contains(&format!("{mark}{head}vosti_probe{middle}{{\"vosti_key\": \"vosti_value\"}}"))
+        };
+        FORMS.into_iter().find(written).or_else(|| Self::of_text(template.source()))
+    }
+
+    /// The form that a chat template's text speaks of; none if it has no tools.
+    pub fn of_text(template: &str) -> Option<Self> {
         let has = |text: &str| template.contains(text);
         // Some templates contain several marks; the most specific one is tried first.
         if has("[TOOL_CALLS]") {

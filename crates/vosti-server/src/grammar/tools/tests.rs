@@ -185,11 +185,11 @@ fn a_template_without_tools_is_told_of_them_in_the_system_message() {
     let tools = Tools::new(vec![function("get")], Choice::Auto, true).expect("valid");
     let user = json!({ "role": "user", "content": "hi" });
     let system = json!({ "role": "system", "content": "Be brief." });
-    let fitted = rendering(&[system, user.clone()], Some(&tools), "{{ messages }}", |_| Marks::default());
+    let fitted = rendering(&[system, user.clone()], Some(&tools), None, |_| Marks::default());
     assert_eq!(fitted.tools, None);
     let text = fitted.messages[0]["content"].as_str().expect("text");
     assert!(text.starts_with("Be brief.") && text.contains("\"name\":\"get\""), "{text}");
-    let fitted = rendering(&[user], Some(&tools), "{{ messages }}", |_| Marks::default());
+    let fitted = rendering(&[user], Some(&tools), None, |_| Marks::default());
     assert_eq!(fitted.messages[0]["role"], "system");
     assert_eq!(fitted.messages[1]["role"], "user");
 }
@@ -201,10 +201,10 @@ fn earlier_calls_and_results_reach_any_template() {
         json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
         json!({ "role": "tool", "tool_call_id": "1", "content": "42" }),
     ];
-    let plain = rendering(&messages, None, "{{ messages }}", |_| Marks::default()).messages;
+    let plain = rendering(&messages, None, None, |_| Marks::default()).messages;
     assert_eq!(plain[0]["content"], "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": 1}}\n</tool_call>");
     assert_eq!(plain[1]["content"], "<tool_response>\n42\n</tool_response>");
-    let knows = rendering(&messages, None, "... <tool_call> ...", |_| Marks::default()).messages;
+    let knows = rendering(&messages, None, Some(Format::Hermes), |_| Marks::default()).messages;
     assert_eq!(knows[0]["tool_calls"][0]["function"]["arguments"], json!({ "a": 1 }));
     assert_eq!(knows[1], messages[1]);
 }
@@ -222,6 +222,27 @@ fn a_template_says_how_its_model_calls() {
         ("{{- '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}", Some(Format::MistralArgs)),
         ("{{ messages }}", None),
     ] {
-        assert_eq!(Format::of_template(template), format, "{template}");
+        assert_eq!(Format::of_text(template), format, "{template}");
     }
+}
+
+/// As Llama 3.2's template: its text names no token of calls.
+#[test]
+fn the_form_of_calls_is_the_one_that_a_template_writes() {
+    let of = |source: &str| {
+        let template = vosti_model::ChatTemplate::new(source.into(), String::new(), String::new()).expect("a template");
+        Format::of(&template)
+    };
+    let writes = |call: &str| {
+        format!(
+            "{{% for m in messages %}}{{{{ m.content }}}}{{% for c in m.tool_calls or [] %}}{call}{{% endfor %}}{{% endfor %}}"
+        )
+    };
+    let llama = "{{ '{\"name\": \"' + c.function.name + '\", ' }}{{ '\"parameters\": ' }}{{ c.function.arguments|tojson }}{{ '}' }}";
+    assert_eq!(of(&writes(llama)), Some(Format::Llama));
+    let args = "[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments|tojson }}";
+    assert_eq!(of(&writes(args)), Some(Format::MistralArgs));
+    // What it writes counts, and not what its text speaks of.
+    assert_eq!(of(&format!("{{# <tool_call> #}}{}", writes(llama))), Some(Format::Llama));
+    assert_eq!(of("{{ messages[0].content }}"), None);
 }
