@@ -27,6 +27,8 @@ pub struct Thoughts {
     pub open: Option<String>,
     /// What closes them.
     pub close: String,
+    /// The token of `close`, in a vocabulary that has one: then text that spells it closes nothing.
+    pub token: Option<Token>,
 }
 
 /// Where an answer's thoughts are, by its bytes so far.
@@ -56,9 +58,9 @@ impl Sleep {
         Self { thoughts: thoughts.cloned(), place }
     }
 
-    /// Takes one token's bytes: gives how many of them belong to thoughts and their marks.
-    fn push(&mut self, bytes: &[u8]) -> usize {
-        let Some(Thoughts { open, close }) = &self.thoughts else { return 0 };
+    /// Takes one token and its bytes: gives how many of them belong to thoughts and their marks.
+    fn push(&mut self, token: Token, bytes: &[u8]) -> usize {
+        let Some(Thoughts { open, close, token: closing }) = &self.thoughts else { return 0 };
         let mut taken = 0;
         loop {
             match &mut self.place {
@@ -74,6 +76,12 @@ impl Sleep {
                     } else {
                         self.place = Place::Behind;
                     }
+                }
+                Place::Inside(_) if closing.is_some() => {
+                    if *closing == Some(token) {
+                        self.place = Place::Behind;
+                    }
+                    return bytes.len();
                 }
                 Place::Inside(tail) => {
                     let (rest, before) = (&bytes[taken..], tail.len());
@@ -133,7 +141,7 @@ impl StopMatcher {
         self.text.append_bytes(token, &mut bytes);
         let early = self.early > 0;
         self.early = self.early.saturating_sub(1);
-        let asleep = self.sleep.push(&bytes);
+        let asleep = self.sleep.push(token, &bytes);
         if asleep > 0 {
             self.tail.clear();
         }
@@ -210,7 +218,7 @@ impl TextStream {
         }
         let from = self.pending.len();
         self.text.append_bytes(token, &mut self.pending);
-        let asleep = self.sleep.push(&self.pending[from..]);
+        let asleep = self.sleep.push(token, &self.pending[from..]);
         if asleep > 0 {
             self.asleep = from + asleep;
         }
@@ -361,7 +369,8 @@ mod tests {
     fn stop_strings_sleep_in_thoughts_and_both_readers_agree() {
         let bytes: Arc<dyn TokenText> = Arc::new(|token: Token, out: &mut Vec<u8>| out.push(token as u8));
         let stops = ["Q:".to_string(), "k>".to_string()];
-        let thoughts = |open: Option<&str>| Thoughts { open: open.map(str::to_string), close: "</think>".into() };
+        let thoughts =
+            |open: Option<&str>| Thoughts { open: open.map(str::to_string), close: "</think>".into(), token: None };
         for (thoughts, text, shown) in [
             (None, "a Q: b", "a "),
             (Some(thoughts(Some("<think>"))), "\n<think>Q: k> </think>c Q: b", "\n<think>Q: k> </think>c "),
@@ -370,6 +379,8 @@ mod tests {
             // What the thought ends with does not begin a stop string.
             (Some(thoughts(None)), "Q</think>: d", "Q</think>: d"),
             (Some(thoughts(None)), "Q: never closed k>", "Q: never closed k>"),
+            // The token closes, and not the text.
+            (Some(Thoughts { token: Some('~'.into()), ..thoughts(None) }), "Q: </think>Q: ~ k> d", "Q: </think>Q: ~ "),
         ] {
             let mut matcher = StopMatcher::new(bytes.clone(), &stops).with_thoughts(thoughts.as_ref());
             let mut stream = TextStream::new(bytes.clone(), &stops).with_thoughts(thoughts.as_ref());

@@ -80,9 +80,9 @@ pub struct Parameters {
     pub frequency_penalty: f32,
     pub logit_bias: Vec<(Token, f32)>,
     pub stop: Vec<String>,
-    /// What opens (none: the prompt does) and closes the thoughts in which `stop` does not count.
+    /// What opens (none: the prompt does) and closes the thoughts in which `stop` does not count, and the token that closes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thoughts: Option<(Option<String>, String)>,
+    pub thoughts: Option<(Option<String>, String, Option<Token>)>,
     pub stop_tokens: Vec<Token>,
     #[serde(default)]
     pub min_tokens: usize,
@@ -105,7 +105,7 @@ impl Parameters {
             frequency_penalty: sampling.frequency_penalty,
             logit_bias: sampling.logit_bias.clone(),
             stop: sampling.stop_strings.clone(),
-            thoughts: sampling.thoughts.clone().map(|Thoughts { open, close }| (open, close)),
+            thoughts: sampling.thoughts.clone().map(|Thoughts { open, close, token }| (open, close, token)),
             stop_tokens: sampling.stop_tokens.clone(),
             min_tokens: sampling.tokens_min,
             max_tokens: sampling.tokens_max,
@@ -131,7 +131,7 @@ impl Parameters {
             logit_bias: self.logit_bias.clone(),
             stop_tokens: self.stop_tokens.clone(),
             stop_strings: self.stop.clone(),
-            thoughts: self.thoughts.clone().map(|(open, close)| Thoughts { open, close }),
+            thoughts: self.thoughts.clone().map(|(open, close, token)| Thoughts { open, close, token }),
             text: Some(text),
             constraint,
             tokens_min: self.min_tokens,

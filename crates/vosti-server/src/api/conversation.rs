@@ -12,7 +12,7 @@ use super::turn::Contents;
 use crate::answer::Answers;
 use crate::app::{App, Work};
 use crate::flow::Flow;
-use crate::grammar::thought::Thinking;
+use crate::grammar::thought::{CLOSE, Thinking};
 use crate::grammar::tools::format::Format;
 use crate::grammar::tools::{Rendering, Tools, adds_turns, joined, rendering, uses_tools};
 use crate::grammar::{Grammar, GrammarError};
@@ -98,8 +98,11 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
     if app.config.log_prompts {
         tracing::info!(prompt = &*prompt.text(), "prompt");
     }
+    // A grammar reads the tag as text.
+    let close = if held.is_none() { service.tokenizer().token_id(CLOSE) } else { None };
     let contents = Contents {
         tools,
+        close,
         thinking: thinking.filter(|_| request.separate_reasoning.unwrap_or(true)),
         thoughts_hidden: !request.include_reasoning.unwrap_or(true),
     };
@@ -110,7 +113,7 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
         logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
         prompt_logprobs: shared.prompt_logprobs,
         held: held.map(|Held { grammar, param }| Held { grammar: grammar.after(thinking), param }),
-        thinking,
+        thinking: thinking.map(|thinking| (thinking, close)),
         date: Some(date),
         source: "messages",
         tokens_name: source_max,

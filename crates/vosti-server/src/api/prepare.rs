@@ -50,8 +50,8 @@ pub struct Ask {
     pub logprobs: Option<usize>,
     pub prompt_logprobs: Option<usize>,
     pub held: Option<Held>,
-    /// How the answer's thoughts begin, if it has any.
-    pub thinking: Option<Thinking>,
+    /// How the answer's thoughts begin, if it has any, and the token that closes them, if no text does.
+    pub thinking: Option<(Thinking, Option<Token>)>,
     pub date: Option<String>,
     /// The request's field that the prompts come from.
     pub source: &'static str,
@@ -262,7 +262,7 @@ pub fn check_top(name: &str, top: Option<usize>) -> Result<(), ApiError> {
 fn sampling(
     service: &Service,
     shared: Shared,
-    (held, thinking): (Option<&Held>, Option<Thinking>),
+    (held, thinking): (Option<&Held>, Option<(Thinking, Option<Token>)>),
     tokens_max: usize,
     seed: u64,
     warnings: &mut Vec<String>,
@@ -293,7 +293,7 @@ fn sampling(
         logit_bias: biases(service, shared.logit_bias.unwrap_or_default())?,
         stop_tokens,
         stop_strings: stops(shared.stop.map(|stop| stop.into_list()).unwrap_or_default())?,
-        thoughts: thinking.and_then(Thinking::sleep),
+        thoughts: thinking.and_then(|(thinking, close)| thinking.sleep(close)),
         text: Some(service.text.clone()),
         constraint,
         tokens_min: tokens_min(shared.min_tokens, tokens_max)?,

@@ -7,6 +7,7 @@ use crate::answer::{Delta, End};
 use crate::grammar::harmony::Harmony;
 use crate::grammar::thought::{Said, Thinker, Thinking};
 use crate::grammar::tools::{Piece, Reader, Tools};
+use vosti_engine::Token;
 
 /// What a conversation's answer may contain, and whether its thoughts are shown.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,8 @@ pub struct Contents {
     pub tools: Option<Tools>,
     /// How thoughts are separated from the answer; none: they are not.
     pub thinking: Option<Thinking>,
+    /// The token that closes thoughts, if no text does.
+    pub close: Option<Token>,
     /// Thoughts are separated and not shown.
     pub thoughts_hidden: bool,
 }
@@ -46,6 +49,7 @@ pub struct Turn {
 enum Reading {
     /// Tags around thoughts, and calls in the text behind them; either may be absent.
     Tags {
+        close: Option<Token>,
         thinker: Option<Thinker>,
         reader: Option<Reader>,
     },
@@ -61,7 +65,8 @@ impl Turn {
         let reading = match contents.thinking {
             Some(Thinking::Harmony) => Reading::Harmony(Harmony::default()),
             thinking => Reading::Tags {
-                thinker: thinking.map(|thinking| Thinker::new(thinking == Thinking::Begun)),
+                close: contents.close,
+                thinker: thinking.map(|thinking| Thinker::new(thinking == Thinking::Begun, contents.close.is_some())),
                 reader: contents.tools.as_ref().and_then(Reader::new),
             },
         };
@@ -72,7 +77,7 @@ impl Turn {
     /// The parts that an update makes certain.
     pub fn take(&mut self, delta: &Delta) -> Vec<TurnPart> {
         let thought = self.reading.thinks();
-        let mut pieces = self.reading.push(&delta.text);
+        let mut pieces = self.reading.push(&delta.text, delta.token.as_ref().map(|generated| generated.token));
         if delta.token.is_some() && thought && self.reading.thinks() {
             self.thought_tokens += 1;
         }
@@ -118,19 +123,22 @@ impl Reading {
         }
     }
 
-    fn push(&mut self, text: &str) -> Vec<Piece> {
+    /// `token` is the one that the text's end came from.
+    fn push(&mut self, text: &str, token: Option<Token>) -> Vec<Piece> {
         match self {
             _ if text.is_empty() => Vec::new(),
             Self::Harmony(harmony) => harmony.push(text),
-            Self::Tags { thinker: Some(thinker), reader } => read(thinker.push(text), reader),
-            Self::Tags { thinker: None, reader } => read(vec![Said::Answer(text.to_string())], reader),
+            Self::Tags { thinker: Some(thinker), reader, close } => {
+                read(thinker.push(text, close.is_some() && *close == token), reader)
+            }
+            Self::Tags { thinker: None, reader, .. } => read(vec![Said::Answer(text.to_string())], reader),
         }
     }
 
     fn finish(&mut self) -> Vec<Piece> {
         match self {
             Self::Harmony(harmony) => harmony.finish(),
-            Self::Tags { thinker, reader } => {
+            Self::Tags { thinker, reader, .. } => {
                 let said = thinker.as_mut().map(Thinker::finish).unwrap_or_default();
                 let mut pieces = read(said, reader);
                 pieces.extend(reader.as_mut().map(Reader::finish).unwrap_or_default());

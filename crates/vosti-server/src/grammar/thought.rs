@@ -6,11 +6,13 @@
 
 use super::{harmony, part};
 use serde::{Deserialize, Serialize};
+use vosti_engine::Token;
 use vosti_engine::text::Thoughts;
 
 /// Begins thoughts.
 pub(super) const OPEN: &str = "<think>";
-const CLOSE: &str = "</think>";
+/// Ends thoughts.
+pub const CLOSE: &str = "</think>";
 
 /// How an answer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,9 +38,10 @@ impl Thinking {
         }
     }
 
-    /// The thoughts in which stop strings sleep.
-    pub fn sleep(self) -> Option<Thoughts> {
-        let thoughts = |open: Option<&str>| Thoughts { open: open.map(str::to_string), close: CLOSE.to_string() };
+    /// The thoughts in which stop strings sleep; `token` closes them, if the vocabulary has one for it.
+    pub fn sleep(self, token: Option<Token>) -> Option<Thoughts> {
+        let thoughts =
+            |open: Option<&str>| Thoughts { open: open.map(str::to_string), close: CLOSE.to_string(), token };
         match self {
             Self::May => Some(thoughts(Some(OPEN))),
             Self::Begun => Some(thoughts(None)),
@@ -72,7 +75,11 @@ pub enum Said {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Thinker(State);
+pub struct Thinker {
+    state: State,
+    /// Thoughts end with a token, so text that spells the closing tag is a part of them.
+    by_token: bool,
+}
 
 #[derive(Clone, Debug)]
 enum State {
@@ -88,17 +95,23 @@ enum State {
 impl Thinker {
     /// True within thoughts.
     pub fn thinks(&self) -> bool {
-        matches!(self.0, State::Inside(..))
+        matches!(self.state, State::Inside(..))
     }
 
-    /// `begun`: the prompt has opened the thoughts.
-    pub fn new(begun: bool) -> Self {
-        Self(if begun { State::Inside(String::new(), false) } else { State::Before(String::new()) })
+    /// `begun`: the prompt has opened the thoughts. `by_token`: a token closes them, and no text does.
+    pub fn new(begun: bool, by_token: bool) -> Self {
+        let state = if begun { State::Inside(String::new(), false) } else { State::Before(String::new()) };
+        Self { state, by_token }
     }
 
-    /// The parts that `text` makes certain.
-    pub fn push(&mut self, text: &str) -> Vec<Said> {
+    /// The parts that `text` makes certain. `closes`: it ends with the token that closes thoughts.
+    pub fn push(&mut self, text: &str, closes: bool) -> Vec<Said> {
         let mut said = Vec::new();
+        if self.by_token && closes && self.thinks() {
+            said = self.push(text.strip_suffix(CLOSE).unwrap_or(text), false);
+            self.state = State::Behind;
+            return said;
+        }
         let mut text = text.to_string();
         while !text.is_empty() {
             text = self.step(text, &mut said);
@@ -108,7 +121,7 @@ impl Thinker {
 
     /// The rest at the answer's end.
     pub fn finish(&mut self) -> Vec<Said> {
-        match std::mem::replace(&mut self.0, State::Answer) {
+        match std::mem::replace(&mut self.state, State::Answer) {
             State::Before(held) if !held.is_empty() => vec![Said::Answer(held)],
             State::Inside(held, _) if !held.trim_end().is_empty() => vec![Said::Thought(held.trim_end().to_string())],
             _ => Vec::new(),
@@ -117,19 +130,20 @@ impl Thinker {
 
     /// Reads text in the current state, and returns the text that belongs to the next state.
     fn step(&mut self, text: String, said: &mut Vec<Said>) -> String {
-        match &mut self.0 {
+        let by_token = self.by_token;
+        match &mut self.state {
             State::Before(held) => {
                 held.push_str(&text);
                 if let Some(rest) = held.trim_start().strip_prefix(OPEN) {
                     let rest = rest.to_string();
-                    self.0 = State::Inside(String::new(), false);
+                    self.state = State::Inside(String::new(), false);
                     return rest;
                 }
                 if OPEN.starts_with(held.trim_start()) {
                     return String::new();
                 }
                 let rest = std::mem::take(held);
-                self.0 = State::Answer;
+                self.state = State::Answer;
                 rest
             }
             State::Inside(held, begun) => {
@@ -137,15 +151,15 @@ impl Thinker {
                 if !*begun {
                     *held = held.trim_start().to_string();
                 }
-                if let Some((thought, rest)) = held.split_once(CLOSE) {
+                if let Some((thought, rest)) = held.split_once(CLOSE).filter(|_| !by_token) {
                     let (thought, rest) = (thought.trim_end().to_string(), rest.to_string());
                     if !thought.is_empty() {
                         said.push(Said::Thought(thought));
                     }
-                    self.0 = State::Behind;
+                    self.state = State::Behind;
                     return rest;
                 }
-                let tag = (1..CLOSE.len()).rev().find(|n| held.ends_with(&CLOSE[..*n])).unwrap_or(0);
+                let tag = (1..CLOSE.len()).rev().find(|n| !by_token && held.ends_with(&CLOSE[..*n])).unwrap_or(0);
                 let sure = held[..held.len() - tag].trim_end().len();
                 if sure > 0 {
                     *begun = true;
@@ -156,7 +170,7 @@ impl Thinker {
             State::Behind => {
                 let rest = text.trim_start();
                 if !rest.is_empty() {
-                    self.0 = State::Answer;
+                    self.state = State::Answer;
                 }
                 rest.to_string()
             }
@@ -174,8 +188,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn told<'a>(thinking: Thinking, parts: impl IntoIterator<Item = &'a str>) -> (String, String) {
-        let mut thinker = Thinker::new(thinking == Thinking::Begun);
-        let mut said: Vec<Said> = parts.into_iter().flat_map(|part| thinker.push(part)).collect();
+        let mut thinker = Thinker::new(thinking == Thinking::Begun, false);
+        let mut said: Vec<Said> = parts.into_iter().flat_map(|part| thinker.push(part, false)).collect();
         said.extend(thinker.finish());
         let (mut thoughts, mut answer) = (String::new(), String::new());
         for said in said {
@@ -210,6 +224,19 @@ mod tests {
             }
             prop_assert_eq!(told(thinking, [text.as_str()]), (thoughts.to_string(), answer.to_string()));
         }
+    }
+
+    #[test]
+    fn a_thought_that_spells_its_end_goes_on_to_the_token() {
+        let mut thinker = Thinker::new(true, true);
+        let (parts, mut thoughts) = (["a </th", "ink> b ", "</think>", " c\n"], String::new());
+        for said in parts.into_iter().flat_map(|part| thinker.push(part, false)) {
+            let Said::Thought(text) = said else { panic!("{said:?}") };
+            thoughts += &text;
+        }
+        assert_eq!(thinker.push("</think>", true), []);
+        assert_eq!(thoughts, "a </think> b </think> c");
+        assert_eq!(thinker.push("\n\nyes </think>", true), [Said::Answer("yes </think>".into())]);
     }
 
     #[test]

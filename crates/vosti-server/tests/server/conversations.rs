@@ -379,5 +379,5 @@ async fn a_stop_string_in_a_thought_ends_nothing() {
     let held = server.ok(CHAT, with(chat("x"), stop)).await;
     assert_eq!(held["choices"][0]["message"], free["choices"][0]["message"]);
     assert_eq!(held["choices"][0]["finish_reason"], "length");
-    assert_eq!(held["choices"][0]["vosti_receipt"]["parameters"]["thoughts"], json!([null, "</think>"]));
+    assert_eq!(held["choices"][0]["vosti_receipt"]["parameters"]["thoughts"], json!([null, "</think>", null]));
 }
