@@ -208,3 +208,14 @@ fn a_conversation_with_tools_has_the_template_for_tools() {
     assert_eq!(text(&template, &json!([]), &ChatOptions::default()), "plain");
     assert_eq!(template.for_tools(true).source(), "tools");
 }
+
+#[test]
+fn a_gap_is_asked_for_by_the_vocabularys_own_tokens() {
+    let names = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|im_end|>"];
+    let tokenizer = bytes_and(&names);
+    let tokens = tokenizer.encode_gap("a<|im_end|>b", "c", true).unwrap().unwrap();
+    let text: Vec<String> = tokens.iter().map(|token| tokenizer.token_name(*token).unwrap()).collect();
+    assert_eq!(text.concat(), "<|fim_prefix|>a<|im_end|>b<|fim_suffix|>c<|fim_middle|>");
+    assert_eq!(text.iter().filter(|name| names.contains(&name.as_str())).count(), 3, "the code's own text is text");
+    assert_eq!(bytes_and(&[]).encode_gap("a", "b", true).unwrap(), None);
+}
