@@ -4,7 +4,8 @@
 
 A file test has its constants and the role of each parameter in its contract comment. A line `#: types: x = i64` makes the
 TTIR with another element type than the contract's, which is then the test's mistake. The TTIR's header has the hashes of the
-files that it was made from and of its own text; the verifier refuses a TTIR beside other files.
+files that it was made from (all that were executed or read, other than installed packages) and of its own text; the verifier
+refuses a TTIR beside other files.
 """
 import hashlib
 import importlib.util
@@ -39,41 +40,28 @@ def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
 
-def sources(path, known):
-    """The kernel's file, and the modules of its folder or of `kernels/` that it imports. They are removed from `sys.modules`, so
-    that a later kernel that imports them lists them too."""
-    folders = [os.path.dirname(os.path.abspath(path)), os.path.join(os.path.dirname(HERE), "kernels")]
-    files = []
-    for name in set(sys.modules) - known:
-        file = getattr(sys.modules[name], "__file__", None)
-        file = file and os.path.abspath(file)
-        if file and "site-packages" not in file and any(file.startswith(folder + os.sep) for folder in folders):
-            files.append(file)
-            del sys.modules[name]
-    return [path] + sorted(files)
-
-
 def render(path):
     name = os.path.basename(path)
     spec = importlib.util.spec_from_file_location("case", path)
     module = importlib.util.module_from_spec(spec)
-    known = set(sys.modules)
-    spec.loader.exec_module(module)
     written = contract(path)
     kinds = {"dim": "i32", "number": "fp32"}
     scalars = {param: kinds[role.split()[0]] for param, role in written["params"].items() if role.split()[0] in kinds}
     scalars |= {param: kind for param, kind in types(path).items() if param in scalars}
     pointers = {param: element(role, "bf16") for param, role in written["params"].items()} | types(path)
     constants = written.get("constants", {})
-    lines, python = ttir.split_locations(ttir.lower(module.kernel, constants, pointers, scalars), name)
+    with ttir.reading() as files:
+        spec.loader.exec_module(module)
+        text = ttir.lower(module.kernel, constants, pointers, scalars)
+    lines, python = ttir.split_locations(text, name)
     table, previous = [], None
     for number, line in enumerate(python, 1):
         if line != previous:
             table.append(f"{number}={line or '-'}")
             previous = line
     header = ["// made by `python filetests/make.py`; do not edit"]
-    header += [f"// made-from sha256 {sha256(open(file, 'rb').read())} {os.path.relpath(file, os.path.dirname(path) or '.')}"
-               for file in sources(path, known)]
+    header += [f"// made-from sha256 {sha256(open(file, 'rb').read())} {os.path.relpath(os.path.realpath(file), os.path.realpath(os.path.dirname(path) or '.'))}"
+               for file in [path] + sorted(files - {os.path.realpath(path)})]
     header.append("// module sha256 " + sha256("".join(line + "\n" for line in lines).encode()))
     footer = ["// python lines, `module line=python line` from there on: " + " ".join(table)]
     with open(os.path.splitext(path)[0] + ".ttir", "w") as file:

@@ -7,12 +7,15 @@ types of parameters, and writes OUT_DIR/<stem>.ttir. `cargo xtask ttir` makes th
 this script. The texts have no path and no location. A table at the end maps TTIR lines to Python lines, for messages.
 The header has the hash of the sources that a text was made from.
 """
+import contextlib
 import hashlib
 import importlib.util
 import json
 import os
 import re
+import site
 import sys
+import sysconfig
 
 os.environ["TRITON_FRONT_END_DEBUGGING"] = "0"
 import triton
@@ -32,8 +35,56 @@ def kernel(name):
     return getattr(module, name)
 
 
+def installed(path):
+    """Whether a file belongs to Python, to an installed package or to Triton's cache."""
+    folders = [sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders += site.getsitepackages() + [site.getusersitepackages(), os.path.expanduser("~/.triton")]
+    return any(path.startswith(os.path.realpath(folder) + os.sep) for folder in folders) or not os.path.isfile(path)
+
+
+@contextlib.contextmanager
+def reading():
+    """Collects the files that are executed or read inside, other than those that are installed: what is lowered may depend on
+    each. The modules among them are forgotten at the end, so that a later kernel that imports them reads them too."""
+    files, active, known = set(), True, set(sys.modules)
+
+    def hook(event, args):
+        if not active:
+            return
+        if event == "exec":
+            path = getattr(args[0], "co_filename", "")
+        elif event == "open" and isinstance(args[0], (str, bytes, os.PathLike)) and args[1] in ("r", "rb", None):
+            path = os.fsdecode(args[0])
+        else:
+            return
+        path = os.path.realpath(path)
+        if not path.endswith(".pyc") and not installed(path):
+            files.add(path)
+
+    sys.addaudithook(hook)
+    try:
+        yield files
+    finally:
+        active = False
+        for name in set(sys.modules) - known:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and not installed(os.path.realpath(file)):
+                files.add(os.path.realpath(file))
+                del sys.modules[name]
+
+
+def stands_below_its_contract(fn):
+    """Refuses a function unless the contract stands directly above it: it would be lowered under a contract of another one."""
+    code = fn.fn.__code__
+    with open(code.co_filename) as file:
+        lines = file.read().splitlines()
+    if lines[code.co_firstlineno - 2].strip() != "# ///":
+        sys.exit(f"{code.co_filename}: `{code.co_name}` of line {code.co_firstlineno} is lowered, and no contract ends above it")
+
+
 def lower(fn, constants, pointers, scalars={}):
     """The TTIR module of one specialisation. Scalars stay parameters, without attributes, so the text is for all their values."""
+    stands_below_its_contract(fn)
     signature, constexprs, attributes = {}, {}, {}
     for index, name in enumerate(fn.arg_names):
         if name in constants:
@@ -88,19 +139,24 @@ def split_locations(text, file_name):
 
 
 def made_from(name):
-    """The sources of a kernel and of the modules beside it that it imports, as one text."""
+    """The names of a kernel and of the modules beside it that it imports, and their sources as one text."""
     with open(os.path.join(FOLDER, name + ".py"), "rb") as file:
         source = file.read()
+    names = [name]
     for imported in re.findall(rb"^from (\w+) import ", source, re.MULTILINE):
-        source += made_from(imported.decode())
-    return source
+        more, text = made_from(imported.decode())
+        names, source = names + more, source + text
+    return names, source
 
 
 def render(spec):
-    fn = kernel(spec["kernel"])
-    digest = hashlib.sha256(made_from(spec["kernel"])).hexdigest()
-    lines, python = split_locations(lower(fn, spec["constants"], spec["pointers"], spec["scalars"]),
-                                    spec["kernel"] + ".py")
+    with reading() as files:
+        module = lower(kernel(spec["kernel"]), spec["constants"], spec["pointers"], spec["scalars"])
+    names, source = made_from(spec["kernel"])
+    digest = hashlib.sha256(source).hexdigest()
+    if unsaid := files - {os.path.join(os.path.realpath(FOLDER), name + ".py") for name in names}:
+        sys.exit(f"{spec['kernel']} is made from {', '.join(sorted(unsaid))} too: import it as `from NAME import ...` from kernels/")
+    lines, python = split_locations(module, spec["kernel"] + ".py")
     assert not any("loc(" in line or ".py" in line for line in lines), "a location is left in the TTIR"
     table, previous = [], None
     for number, line in enumerate(python, 1):

@@ -1,6 +1,6 @@
 #: sibling: any_attend_flag
 #: mistake: WINDOWED may be 2, of which nothing is promised
-#: fails: subset
+#: fails: contract
 """Paged causal attention as one text for two promises: over a window, or over one split of the keys.
 
 Where WINDOWED is 1, a row sees WINDOW keys at most, and this is all of attention. Where it is 0, this is `any_attend_part`.

@@ -1,6 +1,6 @@
 #: sibling: any_attend_part
 #: mistake: a split is longer than any context, so no row would ever see a second one
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention over one split of the keys: the first of two launches, `attend_combine` is the second.
 

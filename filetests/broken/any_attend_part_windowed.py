@@ -1,6 +1,6 @@
 #: sibling: any_attend_part
 #: mistake: keys are split, and the contract names a window
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention over one split of the keys: the first of two launches, `attend_combine` is the second.
 

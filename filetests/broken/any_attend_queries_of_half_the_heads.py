@@ -1,6 +1,6 @@
 #: sibling: any_attend_window
 #: mistake: the contract's rows hold half of each head's queries
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 

@@ -1,6 +1,6 @@
 #: sibling: any_attend_window
 #: mistake: the window is a float in the contract
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: WINDOW = i32
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

@@ -1,6 +1,6 @@
 #: sibling: any_attend_window
 #: mistake: rows of queries have as many heads as the cache
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 

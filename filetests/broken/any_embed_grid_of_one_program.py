@@ -1,6 +1,6 @@
 #: sibling: any_embed
 #: mistake: a launcher reads `H * 0 + 1` as one program, and whoever splits it at `*` first as H of them
-#: fails: subset
+#: fails: contract
 #: replay: none
 """One row of the embedding table per token, scaled in FP32."""
 import triton

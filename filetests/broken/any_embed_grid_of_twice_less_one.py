@@ -1,6 +1,6 @@
 #: sibling: any_embed
 #: mistake: the last of the programs that `H * 3 - 2` seems to be is not launched where H is 1, nor needed: what is no product is not read
-#: fails: subset
+#: fails: contract
 #: replay: none
 """One row of the embedding table per token, scaled in FP32."""
 import triton

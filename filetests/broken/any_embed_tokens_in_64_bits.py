@@ -1,6 +1,6 @@
 #: sibling: any_embed
 #: mistake: the kernel reads 64 bits a token where the engine holds 32
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: tokens = i64
 """One row of the embedding table per token, scaled in FP32."""

@@ -1,6 +1,6 @@
 #: sibling: any_embed
 #: mistake: the file has two contracts, and nothing says which is the kernel's
-#: fails: subset
+#: fails: contract
 #: replay: none
 """One row of the embedding table per token, scaled in FP32."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: any_linear
 #: mistake: the contract says that K is a number, and the kernel takes an integer
-#: fails: subset
+#: fails: contract
 #: types: K = i32
 """A linear layer for any K and N: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

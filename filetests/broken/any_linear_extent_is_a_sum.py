@@ -1,6 +1,6 @@
 #: sibling: any_linear
 #: mistake: the weights have `N * 1 + 1` rows by one reading, and 2 N by another
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer for any K and N: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: any_linear_scaled
 #: mistake: the contract says that the number is an integer
-#: fails: subset
+#: fails: contract
 #: types: S = fp32
 """A linear layer for any K and N, times a number: `out[t, n] = s * sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: any_linear
 #: mistake: K may be 0, and x has rows of K
-#: fails: subset
+#: fails: contract
 """A linear layer for any K and N: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton
 import triton.language as tl

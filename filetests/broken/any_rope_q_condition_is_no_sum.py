@@ -1,6 +1,6 @@
 #: sibling: any_rope_q
 #: mistake: a condition multiplies two dimensions
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.
 

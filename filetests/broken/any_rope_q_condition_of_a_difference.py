@@ -1,6 +1,6 @@
 #: sibling: any_rope_q
 #: mistake: the condition is weaker than whoever splits it at `*` first takes it for
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.
 

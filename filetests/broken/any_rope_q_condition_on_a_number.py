@@ -1,6 +1,6 @@
 #: sibling: any_rope_q
 #: mistake: a condition on a float, of which nothing is known
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.
 

@@ -1,6 +1,6 @@
 #: sibling: any_topk_part
 #: mistake: the last part has no program
-#: fails: subset
+#: fails: contract
 #: replay: none
 """The first launch of top-k: the K largest logits of each stretch of PART columns, and where they stand, as numbers.
 

@@ -1,6 +1,6 @@
 #: sibling: argmax
 #: mistake: logits are FP32 and read as BF16
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: x = bf16
 """Greedy choice: where the first largest logit of each row stands, as a number; 0 where no logit is a number.

@@ -1,6 +1,6 @@
 #: sibling: attend
 #: mistake: a launch over query tiles has as many as there are tiles, not rows
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 

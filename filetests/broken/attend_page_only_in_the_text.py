@@ -1,6 +1,6 @@
 #: sibling: attend
 #: mistake: the page size is said to only shape the text
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 

@@ -1,6 +1,6 @@
 #: sibling: attend_part
 #: mistake: a split of no keys
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention over one split of the keys: the first of two launches, `attend_combine` is the second.
 

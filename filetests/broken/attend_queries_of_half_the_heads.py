@@ -1,6 +1,6 @@
 #: sibling: attend
 #: mistake: the contract's rows hold the queries of half the heads that it names
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 

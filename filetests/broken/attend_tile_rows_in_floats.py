@@ -1,6 +1,6 @@
 #: sibling: attend
 #: mistake: BQ is a float, so nothing says how many rows a tile has
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 

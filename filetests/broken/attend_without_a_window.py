@@ -1,6 +1,6 @@
 #: sibling: attend
 #: mistake: a contract of attention that does not say what its window is
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.
 

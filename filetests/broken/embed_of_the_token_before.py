@@ -1,6 +1,6 @@
 #: sibling: embed
 #: mistake: without V nothing says where tokens end: each row reads the token of the row before
-#: fails: subset
+#: fails: contract
 #: replay: none
 """One row of the embedding table per token, scaled in FP32."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: embed
 #: mistake: V is a float, which no premise takes: the row after the token is read, past the end of the table
-#: fails: subset
+#: fails: contract
 #: replay: none
 """One row of the embedding table per token, scaled in FP32."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: gather
 #: mistake: the packed index is read as 64 bits
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: row_index = i64
 """Chosen rows: reads packed row `row_index[i]` of the attention's output and of the residual stream, writes compact row i.

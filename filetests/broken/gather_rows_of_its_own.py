@@ -1,6 +1,6 @@
 #: sibling: gather
 #: mistake: what is gathered is declared to have as many rows as are chosen
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Chosen rows: reads packed row `row_index[i]` of the attention's output and of the residual stream, writes compact row i.
 

@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: a row-wise launch has no query tiles: a grid of them covers nothing
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: an extent is made of a constant that is said to only shape the text
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

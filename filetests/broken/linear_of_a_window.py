@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: a window means nothing in a row-wise contract
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: rows are read as packed ones, and nothing says which of them
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

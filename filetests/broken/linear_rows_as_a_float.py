@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: a count of rows is no FP32
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: rows = i32
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""

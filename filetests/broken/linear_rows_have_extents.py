@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: a count of rows has the extent of its role, and another is declared
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: linear_add
 #: mistake: two parameters have one role, so one would be bound to both
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer added to a residual before the one cast: `out = residual + x w^T`."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: weights are FP32 in the text, BF16 in the contract
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: w = fp32, x = fp32
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""

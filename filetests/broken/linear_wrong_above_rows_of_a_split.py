@@ -1,6 +1,6 @@
 #: sibling: linear
 #: mistake: SPLIT and ROWS mean nothing in a row-wise contract: rows above 512 are computed from the row before
-#: fails: subset
+#: fails: contract
 #: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""
 import triton

@@ -1,6 +1,6 @@
 #: sibling: rmsnorm
 #: mistake: the kernel reads BF16 where the contract has FP32
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: x = bf16
 """RMS norm: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.

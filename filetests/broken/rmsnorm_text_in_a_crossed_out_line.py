@@ -1,6 +1,6 @@
 #: sibling: rmsnorm
 #: mistake: what only shapes the text stands in a line that is crossed out
-#: fails: subset
+#: fails: contract
 #: replay: none
 """RMS norm: `out = x * rsqrt(mean(x^2) + EPS) * w`, all in FP32 with one cast at the end.
 

@@ -1,6 +1,6 @@
 #: sibling: store_kv
 #: mistake: a cache holds what activations are, whatever the contract says
-#: fails: subset
+#: fails: contract
 #: replay: none
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
 

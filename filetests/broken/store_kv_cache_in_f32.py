@@ -1,6 +1,6 @@
 #: sibling: store_kv
 #: mistake: the cache is FP32 in the text and BF16 in the engine
-#: fails: subset
+#: fails: contract
 #: replay: none
 #: types: cache_k = fp32, cache_v = fp32
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.

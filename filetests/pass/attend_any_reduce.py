@@ -9,6 +9,11 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def either(a, b):
+    return a | b
+
+
 # /// contract
 # shape = "attend"
 # grid = ["tiles", "KV_HEADS"]
@@ -37,11 +42,6 @@ import triton.language as tl
 # q = ["rows", "HEADS * D"]
 # out = ["rows", "HEADS * D"]
 # ///
-@triton.jit
-def either(a, b):
-    return a | b
-
-
 @triton.jit
 def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, out,
            HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, WINDOW: tl.constexpr,

@@ -320,6 +320,28 @@ pub fn block(source: &str) -> Result<(usize, String), String> {
     Ok((first + 2, block.join("\n")))
 }
 
+/// The function that the contract stands above: nothing but decorators may stand between. An error says what stands there, or
+/// that the file gives the function's name another value, because then another function would be proved.
+pub fn function(source: &str) -> Result<&str, String> {
+    let (first, text) = block(source)?;
+    let end = first + text.split('\n').count();
+    let below = source.lines().enumerate().skip(end).find(|(_, line)| !line.starts_with('@'));
+    let name = below.and_then(|(_, line)| line.strip_prefix("def ")?.split_once('(').map(|(name, _)| name.trim()));
+    let Some((at, name)) = below.map(|(at, _)| at).zip(name) else {
+        let found = below.map_or("the file ends", |(_, line)| line.trim());
+        return Err(format!("the contract stands directly above its function; line {} is `{found}`", end + 1));
+    };
+    let again = source.lines().enumerate().find(|(line, text)| {
+        let rest = text.strip_prefix("def ").unwrap_or(text);
+        let gives = rest.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with(['(', '=', ':', ',']));
+        *line != at && gives
+    });
+    match again {
+        Some((line, _)) => Err(format!("lines {} and {} both define `{name}`", at + 1, line + 1)),
+        None => Ok(name),
+    }
+}
+
 /// Reads the TOML between `# /// contract` and `# ///`; an error names its line of the Python source.
 pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
     let (first, text) = block(source)?;

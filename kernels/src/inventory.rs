@@ -86,6 +86,10 @@ fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError>
             None => parameters.push(parameter.to_string()),
         }
     }
+    match contract::function(source).map_err(|why| bad(&why))? {
+        of if of == name => {}
+        other => return Err(bad(&format!("the contract stands above `{other}`, and the kernel is `{name}`"))),
+    }
     let contract = contract::parse(name, source, &parameters)?;
     constants.extend(contract.numbers.iter().map(|number| number.name.clone()));
     Ok(Kernel { name, source, constants, contract })

@@ -5,7 +5,8 @@
 
 use crate::bundle::{Bundle, plan_hash};
 use crate::error::BundleError;
-use crate::manifest::{FORMAT, File, ForwardPass, Kernel, Launch, Manifest, Model};
+use crate::manifest::{FORMAT, File, Kernel, Manifest, Model};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use vosti_core::PAGE;
@@ -105,17 +106,24 @@ impl Bundle {
         }
     }
 
-    /// Refuses a bundle in a folder that was prepared for another model, target, context, page size or program.
+    /// Refuses a bundle in a folder that was prepared by another version or for another model, target, context, page size,
+    /// program or list of kernels.
     pub fn check_origin(&self, model: &Model, target: &str, plan: &ModelPlan) -> Result<(), BundleError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let hash = plan_hash(plan);
         let short = |hash: &str| hash.chars().take(16).collect::<String>();
+        let named: BTreeSet<String> = manifest.kernels.iter().map(|kernel| kernel.specialisation.clone()).collect();
+        let wanted: BTreeSet<String> = self.launched(plan).iter().map(Spec::to_string).collect();
+        let first = |list: &BTreeSet<String>, other| list.difference(other).next().cloned().unwrap_or_default();
+        let kernels = ("list of kernels", first(&named, &wanted), first(&wanted, &named));
         let pairs = [
+            ("version of vosti", manifest.vosti.clone(), env!("CARGO_PKG_VERSION").to_string()),
             ("target", manifest.target.clone(), target.to_string()),
-            ("model", short(&manifest.model.hash), short(&model.hash)),
+            ("model", short(&manifest.model), short(&model.hash)),
             ("context", manifest.context.to_string(), plan.program.context.to_string()),
-            ("page size", manifest.program.page.to_string(), PAGE.to_string()),
-            ("program", short(&manifest.program.hash), short(&hash)),
+            ("page size", manifest.page.to_string(), PAGE.to_string()),
+            ("program", short(&manifest.program), short(&hash)),
+            kernels,
         ];
         match pairs.into_iter().find(|(_, found, wanted)| found != wanted) {
             None => Ok(()),
@@ -152,14 +160,19 @@ impl Bundle {
         Ok(manifest)
     }
 
+    /// The plan's specialisations that ops launch: `admit` has checked that those have a text and a certificate.
+    fn launched(&self, plan: &ModelPlan) -> Vec<Spec> {
+        let specs = vosti_model::plan::specs(plan).into_iter();
+        let here = |of: String| self.ttir(&of).is_some() && self.certificates.contains_key(&of);
+        specs.filter(|spec| here(spec.text().to_string())).collect()
+    }
+
     fn fill(&self, folder: &Path, model: Model, target: &str, plan: &ModelPlan) -> Result<Manifest, BundleError> {
         let mut kernels = vec![];
-        for spec in vosti_model::plan::specs(plan) {
+        for spec in self.launched(plan) {
             let kernel = spec.to_string();
             let of = spec.text().to_string();
-            let (Some(text), Some(certificate)) = (self.ttir(&of), self.certificates.get(&of)) else {
-                continue; // no op uses this kernel: `admit` has checked all that are used
-            };
+            let (Some(text), Some(certificate)) = (self.ttir(&of), self.certificates.get(&of)) else { continue };
             let mut files = vec![
                 put(folder, "ttir", format!("ttir/{of}.ttir"), text.as_bytes())?,
                 put(folder, "certificate", format!("certificates/{of}.json"), certificate.to_json().as_bytes())?,
@@ -174,27 +187,14 @@ impl Bundle {
             }
             kernels.push(Kernel { ttir_hash: ttir_hash(text).to_hex().to_string(), specialisation: kernel, files });
         }
-        let launches = plan.bindings.iter().enumerate().flat_map(|(k, binding)| {
-            let launch = move |launch: &vosti_kernels::Launch| Launch {
-                k,
-                specialisation: launch.spec.to_string(),
-                higher: launch.higher.iter().map(ToString::to_string).collect(),
-                weights: launch.weights.clone(),
-            };
-            binding.launches.iter().map(launch)
-        });
         let manifest = Manifest {
             format: FORMAT.into(),
             vosti: env!("CARGO_PKG_VERSION").into(),
             target: target.into(),
-            model,
+            model: model.hash,
             context: plan.program.context,
-            program: ForwardPass {
-                hash: plan_hash(plan),
-                page: PAGE,
-                ops: plan.program.ops.iter().map(|op| format!("{op:?}")).collect(),
-            },
-            launches: launches.collect(),
+            page: PAGE,
+            program: plan_hash(plan),
             kernels,
         };
         let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";

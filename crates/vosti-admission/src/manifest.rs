@@ -1,12 +1,13 @@
 //! `manifest.json` of a bundle: its model, its program, its kernels, and the hash of every file.
+//!
+//! It has nothing that no reader compares: [`Bundle::check_origin`](crate::Bundle::check_origin) computes every field again.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// The name of the format that this binary writes and reads; [`Bundle::read`](crate::Bundle::read) refuses any other.
-pub const FORMAT: &str = "vosti-bundle/1";
+pub const FORMAT: &str = "vosti-bundle/2";
 
 /// The purpose and the contents of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,61 +15,29 @@ pub const FORMAT: &str = "vosti-bundle/1";
 pub struct Manifest {
     /// [`FORMAT`].
     pub format: String,
-    /// Version of the `vosti` that made it.
+    /// Version of the `vosti` that made it, and that reads it.
     pub vosti: String,
     /// The target that it was prepared for: `cpu`, `cuda-sm90`, ...
     pub target: String,
-    /// The model; [`Bundle::check_origin`](crate::Bundle::check_origin) compares it with the model at hand.
-    pub model: Model,
+    /// [`Model::hash`].
+    pub model: String,
     /// Tokens of the longest sequence.
     pub context: u32,
-    /// The forward pass; its hash is compared with that of the model's plan.
-    pub program: ForwardPass,
-    /// The launches of each binding `k`, in order: one each, or two for attention.
-    pub launches: Vec<Launch>,
-    /// The kernels, each specialisation once.
+    /// Tokens in a KV page.
+    pub page: usize,
+    /// BLAKE3 over the program, its bindings and how each weight is made.
+    pub program: String,
+    /// The kernels that the program launches, each specialisation once.
     pub kernels: Vec<Kernel>,
 }
 
-/// The model that the bundle was made from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The files that a model is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// The model's name, for people; the hash decides.
-    pub name: String,
-    /// The family's name, for people.
-    pub family: String,
     /// BLAKE3 over the contents of the model's files, sorted by name.
     pub hash: String,
     /// The files, sorted by path.
     pub files: Vec<Named>,
-}
-
-/// The forward pass.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ForwardPass {
-    /// BLAKE3 over the program, its bindings and how each weight is made.
-    pub hash: String,
-    /// Tokens in a KV page.
-    pub page: usize,
-    /// The ops as text, for people.
-    pub ops: Vec<String>,
-}
-
-/// One launch of the binding `k`: its specialisation, and the names of its weights.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Launch {
-    /// The index of the binding, by which ops name it.
-    pub k: usize,
-    /// The specialisation's name, dimensions and all.
-    pub specialisation: String,
-    /// Specialisations of higher row tiles that may run in its place.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub higher: Vec<String>,
-    /// The name of the weight for each parameter that takes one, by the parameter's name.
-    pub weights: BTreeMap<String, String>,
 }
 
 /// A specialisation and its files: `ttir` and `certificate`, and for a GPU target `cubin` and `launch`.
@@ -96,8 +65,7 @@ pub struct File {
 }
 
 /// A file of the model: its name and hash.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The file's name, without its folder.
     pub name: String,
@@ -115,14 +83,12 @@ impl Kernel {
 impl Model {
     /// Hashes the files that make a model: the file at `path`, or a folder's weights, configuration, tokenizer and chat
     /// template. The error has the path that could not be read.
-    pub fn of_files(name: &str, family: &str, path: &Path) -> Result<Model, (PathBuf, io::Error)> {
-        Self::of_contents(name, family, path, |_| None)
+    pub fn of_files(path: &Path) -> Result<Model, (PathBuf, io::Error)> {
+        Self::of_contents(path, |_| None)
     }
 
     /// As [`Model::of_files`], with the bytes that `held` gives for a file's name in the place of its contents.
     pub fn of_contents<'a>(
-        name: &str,
-        family: &str,
         path: &Path,
         held: impl Fn(&str) -> Option<&'a [u8]>,
     ) -> Result<Model, (PathBuf, io::Error)> {
@@ -139,7 +105,7 @@ impl Model {
             named.push(Named { name, blake3: hash.to_hex().to_string() });
         }
         let hash = all.finalize().to_hex().to_string();
-        Ok(Model { name: name.into(), family: family.into(), hash, files: named })
+        Ok(Model { hash, files: named })
     }
 }
 
@@ -180,9 +146,9 @@ mod tests {
         fs::write(inside("notes.txt"), "no part of the model").unwrap();
         fs::create_dir(inside("old.json")).unwrap();
         let names = |model: Model| model.files.into_iter().map(|file| file.name).collect::<Vec<_>>();
-        assert_eq!(names(Model::of_files("m", "f", folder.path()).unwrap()), ["config.json"]);
+        assert_eq!(names(Model::of_files(folder.path()).unwrap()), ["config.json"]);
         std::os::unix::fs::symlink(inside("nothing"), inside("model.safetensors")).unwrap();
-        assert_eq!(Model::of_files("m", "f", folder.path()).unwrap_err().0, inside("model.safetensors"));
-        assert_eq!(Model::of_files("m", "f", &inside("none")).unwrap_err().0, inside("none"));
+        assert_eq!(Model::of_files(folder.path()).unwrap_err().0, inside("model.safetensors"));
+        assert_eq!(Model::of_files(&inside("none")).unwrap_err().0, inside("none"));
     }
 }

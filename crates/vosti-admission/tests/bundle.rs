@@ -1,12 +1,13 @@
 //! No op runs a kernel without a fresh certificate that fits it: each way to be wrong is refused by name.
 
 use std::collections::BTreeMap;
-use vosti_admission::manifest::{File, Kernel, Model};
+use vosti_admission::manifest::{File, Kernel, Manifest, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{Dtype, Op};
 use vosti_kernels::{Const, Scratch, Spec};
 use vosti_model::{ModelPlan, Target};
-use vosti_verify::{Certificate, CertificateError};
+use vosti_verify::certificate::Probed;
+use vosti_verify::{Assumption, Certificate, CertificateError};
 
 /// A plan of a published model: gemma has layers with a window and without.
 fn plan(name: &str, context: u32) -> ModelPlan {
@@ -86,7 +87,12 @@ fn row_tiles_that_are_not_proved_to_give_the_bits_of_the_lowest_are_refused() {
         change(certificates.get_mut(&higher).unwrap());
         bundle().with_certificates(certificates).admit(&plan)
     };
-    refused(with(|c| c.stands_for.clear()), &["does not say that it gives the bits", &first, &shown]);
+    let alone = |c: &mut Certificate| {
+        c.stands_for.clear();
+        let pairs = [Assumption::DotHeightIndependent, Assumption::TextsLaidOutAlike];
+        c.assumptions.retain(|assumed| !pairs.contains(&assumed.name));
+    };
+    refused(with(alone), &["does not say that it gives the bits", &first, &shown]);
     refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &["does not say that", &first, &shown]);
     refused(with(|c| c.stands_for[0].kernel.push('0')), &["does not say that", &first, &shown]);
 }
@@ -352,7 +358,7 @@ fn a_list_of_fewer_parts_than_hold_all_logits_is_refused() {
 }
 
 fn files() -> Model {
-    Model { name: "gemma".into(), family: "gemma3".into(), hash: "1".repeat(64), files: vec![] }
+    Model { hash: "1".repeat(64), files: vec![] }
 }
 
 #[test]
@@ -412,7 +418,7 @@ fn a_damaged_bundle_is_refused() {
     damage(&ttir, &|text| text.replacen("tt.func", "tt.funk", 1), "its hash differs");
     damage(&certificate, &|text| text.replacen("cpu", "gpu", 1), "its hash differs");
     damage("manifest.json", &|_| "{".into(), "manifest.json");
-    damage("manifest.json", &|text| text.replacen("vosti-bundle/1", "vosti-bundle/9", 1), "its format");
+    damage("manifest.json", &|text| text.replacen("vosti-bundle/2", "vosti-bundle/9", 1), "its format");
     damage("manifest.json", &|text| text.replacen("ttir/", "../", 1), "not a path inside it");
     refused(Bundle::read(place.path()).map(drop), &["no bundle"]);
     Bundle::read(&folder).unwrap();
@@ -459,6 +465,59 @@ fn a_manifest_that_names_a_thing_twice_is_refused() {
     );
     let (file, _) = other("certificate", &|text| text.replacen("z3", "z9", 1).replacen("Z3", "Z9", 1));
     forged(&|kernels| put(&mut kernels[shared], &file), "has two certificates");
+}
+
+/// The manifest is no signature: its hashes of files are right here.
+#[test]
+fn a_manifest_that_says_something_else_than_the_plan_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("bundle");
+    let plan = gemma();
+    let manifest = bundle().write(&folder, false, files(), "cpu", &plan).unwrap();
+    let forged = |change: &dyn Fn(&mut Manifest), what: &str| {
+        let mut forged = manifest.clone();
+        change(&mut forged);
+        std::fs::write(folder.join("manifest.json"), serde_json::to_string(&forged).unwrap()).unwrap();
+        let read = Bundle::read(&folder).unwrap();
+        refused(read.check_origin(&files(), "cpu", &plan), &[&format!("another {what}"), "vosti prepare"]);
+    };
+    forged(&|m| m.vosti = "0.0.1".into(), "version of vosti");
+    forged(&|m| m.page = 32, "page size");
+    forged(&|m| m.program = "3".repeat(64), "program");
+    // Another dimension in a name: the text and its certificate are the same.
+    let renamed = |name: &str| {
+        let mut spec = vosti_kernels::parse_stem(name).unwrap();
+        spec.constants.insert("N".into(), Const::Int(77));
+        spec.to_string()
+    };
+    let at = manifest.kernels.iter().position(|kernel| kernel.specialisation.contains("-N")).unwrap();
+    forged(&|m| m.kernels[at].specialisation = renamed(&m.kernels[at].specialisation), "list of kernels");
+    // A kernel of which another size remains, so that its text and certificate are there.
+    let stem = |kernel: &Kernel| vosti_kernels::parse_stem(&kernel.specialisation).unwrap().text().to_string();
+    let twice = |kernel: &&Kernel| manifest.kernels.iter().filter(|other| stem(other) == stem(kernel)).count() > 1;
+    let gone = manifest.kernels.iter().find(twice).unwrap().specialisation.clone();
+    forged(&|m| m.kernels.retain(|kernel| kernel.specialisation != gone), "list of kernels");
+    let text = serde_json::to_string(&manifest).unwrap();
+    std::fs::write(folder.join("manifest.json"), text.replacen('{', "{\"ops\":[],", 1)).unwrap();
+    refused(Bundle::read(&folder).map(drop), &["unknown field `ops`"]);
+}
+
+/// The assumptions follow from the text, so a list that says less or claims a test is another certificate.
+#[test]
+fn a_certificate_with_another_list_of_assumptions_is_refused() {
+    let plan = gemma();
+    let (_, kernel) = kernel_of(&plan, |op| matches!(op, Op::Attend { .. }));
+    let with = |change: &dyn Fn(&mut Certificate)| {
+        let mut certificates = bundle().certificates().clone();
+        change(certificates.get_mut(&kernel).unwrap());
+        bundle().with_certificates(certificates).admit(&plan)
+    };
+    with(&|_| {}).unwrap();
+    refused(with(&|c| c.assumptions.clear()), &[&kernel, "another list of assumptions"]);
+    refused(with(&|c| _ = c.assumptions.pop()), &[&kernel, "another list of assumptions"]);
+    let passed = |c: &mut Certificate| *c.assumptions[0].probed.get_mut("cuda-sm90").unwrap() = Probed::Passed;
+    refused(with(&passed), &[&kernel, "another statement of an assumption"]);
+    refused(with(&|c| c.assumptions[0].statement += " nearly"), &[&kernel, "another statement of an assumption"]);
 }
 
 fn rehash(entry: &mut Kernel, text: &str) {

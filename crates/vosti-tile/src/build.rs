@@ -40,6 +40,8 @@ pub struct Builder {
     params: Vec<Param>,
     scalars: Vec<ScalarParam>,
     values: Vec<ValueInfo>,
+    /// How many operations stand above each value, one on the result of the other.
+    depths: Vec<usize>,
     /// The integer in every lane of a value, where it is known.
     known: HashMap<Value, i64>,
     open: Vec<Vec<Op>>,
@@ -63,8 +65,16 @@ pub struct OpenFor {
 impl Builder {
     /// An empty kernel of this name.
     pub fn new(name: &str) -> Builder {
-        let (params, scalars, values, known) = (vec![], vec![], vec![], HashMap::new());
-        Builder { name: name.to_string(), params, scalars, values, known, open: vec![vec![]], line: Line::default() }
+        Builder {
+            name: name.to_string(),
+            params: vec![],
+            scalars: vec![],
+            values: vec![],
+            depths: vec![],
+            known: HashMap::new(),
+            open: vec![vec![]],
+            line: Line::default(),
+        }
     }
 
     /// Adds a pointer parameter.
@@ -96,10 +106,24 @@ impl Builder {
 
     fn value(&mut self, ty: Type, name: &str) -> Value {
         self.values.push(ValueInfo { ty, name: name.to_string() });
+        self.depths.push(0);
         Value(self.values.len() as u32 - 1)
     }
 
+    /// How many operations stand above a value, one on the result of the other: a bound of the recursion of whoever follows
+    /// operands. The result of a loop or a branch stands below what its bodies yield.
+    pub fn depth(&self, value: Value) -> usize {
+        self.depths[value.index()]
+    }
+
+    fn below<'a>(&self, values: impl IntoIterator<Item = &'a Value>) -> usize {
+        values.into_iter().map(|value| self.depth(*value) + 1).max().unwrap_or(0)
+    }
+
     fn emit(&mut self, kind: OpKind, results: Vec<Value>, line: Line) {
+        let yields = kind.regions().into_iter().flat_map(|region| &region.yields);
+        let depth = self.below(&kind.operands()).max(self.below(yields));
+        results.iter().for_each(|value| self.depths[value.index()] = depth);
         self.open.last_mut().expect("the body is open").push(Op { kind, results, line });
     }
 
@@ -176,7 +200,9 @@ impl Builder {
         self.same("for", lo, step)?;
         let index = self.value(index, "");
         let args = inits.iter().map(|v| self.ty(*v).clone()).collect::<Vec<_>>();
-        let args = args.into_iter().map(|ty| self.value(ty, "")).collect();
+        let args: Vec<Value> = args.into_iter().map(|ty| self.value(ty, "")).collect();
+        let depth = self.below([&lo, &hi, &step].into_iter().chain(&inits));
+        args.iter().chain([&index]).for_each(|value| self.depths[value.index()] = depth);
         self.begin();
         Ok(OpenFor { lo, hi, step, inits, index, args, line: self.line })
     }

@@ -36,6 +36,8 @@ pub enum Reason {
     Unsupported { what: String },
     #[error("`%{name}` is used before it is defined")]
     Unbound { name: String },
+    #[error("`%{name}` is defined twice")]
+    Twice { name: String },
     #[error("the function `{name}` is called but not defined")]
     Function { name: String },
     #[error("declared as `{declared}`, but the operation gives `{inferred}`")]

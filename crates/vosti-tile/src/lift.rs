@@ -2,14 +2,17 @@
 //!
 //! Functions are inlined where they are called, dead blocks behind a return are skipped, bitcasts to the
 //! same type disappear, and unused operations are left out. There is no other simplification: an
-//! operation of the TTIR is an operation of the tile IR. Operations without regions are in [`mod@simple`].
+//! operation of the TTIR is an operation of the tile IR. The module and its functions are in [`mod@module`], operations
+//! without regions in [`mod@simple`].
 
+mod module;
 mod simple;
 
 use crate::build::{Builder, TypeError};
 use crate::error::{LiftError, Reason};
 use crate::ir::*;
 use crate::parse::{Attribute, Cursor, PythonLines, Result};
+use module::Function;
 use simple::unknown;
 use std::collections::HashMap;
 
@@ -25,12 +28,16 @@ pub fn lift(ttir_text: &str) -> std::result::Result<Kernel, LiftError> {
 /// The deepest nesting of calls, loops and branches; it also refuses recursion.
 const DEPTH_MAX: usize = 32;
 /// The most operations of a kernel, inlined calls included.
-const OPERATIONS_MAX: usize = 100_000;
+const OPERATIONS_MAX: usize = 20_000;
+/// The most operations in a chain, each on the result of the one before. Who follows operands recursively relies on it.
+const CHAIN_MAX: usize = 1_000;
 
 struct Lift<'t> {
     cursor: Cursor<'t>,
-    functions: HashMap<&'t str, Cursor<'t>>,
-    public: Option<(&'t str, Cursor<'t>)>,
+    functions: HashMap<&'t str, Function<'t>>,
+    public: Option<&'t str>,
+    /// Where each function ends that was read, by where it starts.
+    read: HashMap<usize, Cursor<'t>>,
     lines: &'t PythonLines,
     /// Python line of the outermost call that is being inlined.
     call_line: Option<u32>,
@@ -55,6 +62,7 @@ impl<'t> Lift<'t> {
             cursor: Cursor::new(text),
             functions: HashMap::new(),
             public: None,
+            read: HashMap::new(),
             lines,
             call_line: None,
             depth: 0,
@@ -64,144 +72,6 @@ impl<'t> Lift<'t> {
         };
         lift.find_functions()?;
         Ok(lift)
-    }
-
-    /// Notes where each function's parameter list starts. A function must begin its line, and no other line but a comment may
-    /// contain `tt.func`, because `//` inside of quotes begins no comment.
-    fn find_functions(&mut self) -> Result<()> {
-        let mut at = 0;
-        for (number, line) in self.cursor.text.split_inclusive('\n').enumerate() {
-            let body = line.trim_start();
-            let mut cursor =
-                Cursor { text: self.cursor.text, at: at + line.len() - body.len(), line: number as u32 + 1 };
-            at += line.len();
-            // Other readers of the text end a comment at a carriage return: they would see operations that are not proved.
-            if line.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
-                return cursor.fail(Reason::Unsupported { what: "a control character".into() });
-            }
-            if !body.starts_with("tt.func") {
-                if body.contains("tt.func") && !body.starts_with("//") {
-                    let what = "a function that does not begin its line".into();
-                    return cursor.fail(Reason::Unsupported { what });
-                }
-                continue;
-            }
-            cursor.expect("tt.func")?;
-            let public = cursor.eat("public");
-            let private = !public && cursor.eat("private");
-            let name = cursor.symbol()?;
-            if public || !private {
-                if self.public.is_some() {
-                    return cursor.fail(Reason::Unsupported { what: "a module has one public function".into() });
-                }
-                self.public = Some((name, cursor));
-            }
-            if self.functions.insert(name, cursor).is_some() {
-                return cursor.fail(Reason::Unsupported { what: format!("`{name}` is defined twice") });
-            }
-        }
-        Ok(())
-    }
-
-    fn module(mut self) -> Result<Kernel> {
-        self.cursor.expect("module")?;
-        let Some((name, start)) = self.public else {
-            return self.cursor.fail(Reason::Unsupported { what: "the module has no public function".into() });
-        };
-        self.cursor = start;
-        self.builder = Builder::new(name);
-        self.parameters()?;
-        let results = self.function_body()?;
-        if !results.is_empty() {
-            return self.cursor.fail(Reason::Unsupported { what: "a kernel returns nothing".into() });
-        }
-        Ok(self.builder.finish())
-    }
-
-    /// The public function's parameters: pointers, with the divisibility that launchers promise, and numbers, which are bound
-    /// later.
-    fn parameters(&mut self) -> Result<()> {
-        self.cursor.expect("(")?;
-        let mut first = true;
-        while !self.cursor.eat(")") {
-            if !std::mem::take(&mut first) {
-                self.cursor.expect(",")?;
-            }
-            let name = self.cursor.value_name()?;
-            self.cursor.expect(":")?;
-            let ty = self.cursor.ty()?;
-            let elem = match ty {
-                Type::Pointers { elem, .. } => elem,
-                Type::Tile { shape, elem: elem @ (Scalar::I32 | Scalar::F32) } if shape.is_empty() => {
-                    // A dimension has no attributes: only the contract states facts about it.
-                    let value = self.builder.scalar(name, elem);
-                    self.scope.insert(name, vec![value]);
-                    continue;
-                }
-                ty => {
-                    let what = format!("parameter `{name}` is {ty}: it is a pointer, or an i32 or f32 that is bound");
-                    return self.cursor.fail(Reason::Unsupported { what });
-                }
-            };
-            let mut divisibility = 1;
-            for (key, value) in self.cursor.attributes()? {
-                match (key.as_str(), value) {
-                    ("tt.divisibility", Attribute::Int(n)) if n > 0 && n <= 1 << 16 => divisibility = n as u32,
-                    _ => {
-                        return self.cursor.fail(Reason::Attribute { op: format!("parameter {name}"), name: key });
-                    }
-                }
-            }
-            let value = self.builder.param(name, elem, divisibility);
-            self.scope.insert(name, vec![value]);
-        }
-        Ok(())
-    }
-
-    /// Reads from behind the parameters to the function's end; gives the values that it returns.
-    fn function_body(&mut self) -> Result<Vec<Value>> {
-        if self.cursor.eat("->") {
-            self.types()?;
-        }
-        if self.cursor.eat("attributes") {
-            for (name, value) in self.cursor.attributes()? {
-                if (name.as_str(), &value) != ("noinline", &Attribute::Word("false".into())) {
-                    return self.cursor.fail(Reason::Attribute { op: "tt.func".into(), name });
-                }
-            }
-        }
-        self.cursor.expect("{")?;
-        let End::Return(results) = self.ops()? else {
-            return self.cursor.unexpected("`tt.return`");
-        };
-        self.dead_blocks()?;
-        Ok(results)
-    }
-
-    /// Skips blocks behind the return, which have no predecessor: Triton leaves `ub.poison` and a return in them.
-    fn dead_blocks(&mut self) -> Result<()> {
-        while !self.cursor.eat("}") {
-            if self.cursor.eat("^") {
-                self.cursor.word()?;
-                self.cursor.expect(":")?;
-            } else if self.cursor.eat("tt.return") {
-                if self.cursor.eat("%") {
-                    self.cursor.word()?;
-                    while self.cursor.eat(",") {
-                        self.cursor.value_name()?;
-                    }
-                    self.cursor.expect(":")?;
-                    self.types()?;
-                }
-            } else {
-                self.cursor.value_name()?;
-                self.cursor.expect("=")?;
-                self.cursor.expect("ub.poison")?;
-                self.cursor.expect(":")?;
-                self.cursor.ty()?;
-            }
-        }
-        Ok(())
     }
 
     /// One type, or several in parentheses.
@@ -296,13 +166,21 @@ impl<'t> Lift<'t> {
             self.cursor.expect("\"")?;
         }
         let results = match op {
-            "scf.for" => self.for_loop()?,
-            "scf.if" => self.branch()?,
-            "tt.call" => self.call()?,
-            "tt.reduce" if quoted => vec![self.reduce()?],
+            "scf.for" => self.for_loop(),
+            "scf.if" => self.branch(),
+            "tt.call" => self.call(),
+            "tt.reduce" if quoted => self.reduce().map(|value| vec![value]),
             _ if quoted => return start.fail(unknown(op)),
-            _ => self.simple(op, start)?,
+            _ => self.simple(op, start),
         };
+        let results = results.map_err(|mut error| {
+            if let Reason::Attribute { op: unnamed, .. } = &mut error.reason
+                && unnamed.is_empty()
+            {
+                *unnamed = op.to_string();
+            }
+            error
+        })?;
         if results.len() as i64 != count {
             return start.fail(Reason::IllTyped(TypeError::Count {
                 op: "the left of `=`",
@@ -310,13 +188,25 @@ impl<'t> Lift<'t> {
                 found: count.max(0) as usize,
             }));
         }
+        if results.iter().any(|value| self.builder.depth(*value) > CHAIN_MAX) {
+            let what = format!("more than {CHAIN_MAX} operations in a chain, each on the result of the one before");
+            return start.fail(Reason::Unsupported { what });
+        }
         if let Some(name) = name {
             for value in &results {
                 self.builder.name_value(*value, name);
             }
-            self.scope.insert(name, results);
+            self.define(name, results)?;
         }
         Ok(())
+    }
+
+    /// Gives a name its values; a name has them once where it is visible.
+    fn define(&mut self, name: &'t str, values: Vec<Value>) -> Result<()> {
+        match self.scope.insert(name, values) {
+            None => Ok(()),
+            Some(_) => self.cursor.fail(Reason::Twice { name: name.to_string() }),
+        }
     }
 
     /// A use: `%name` or `%name#2`.
@@ -394,9 +284,10 @@ impl<'t> Lift<'t> {
         let outer = (self.cursor, std::mem::take(&mut self.scope), self.call_line, self.builder.line);
         self.call_line = self.builder.line.python;
         self.depth += 1;
-        self.cursor = function;
+        self.cursor = function.parameters;
         self.bind_parameters(&arguments)?;
         let results = self.function_body()?;
+        self.read.insert(function.start, self.cursor);
         self.depth -= 1;
         (self.cursor, self.scope, self.call_line, self.builder.line) = outer;
         self.declared(&results, &result_types)?;
@@ -417,7 +308,7 @@ impl<'t> Lift<'t> {
                 return self.cursor.fail(Reason::Attribute { op: format!("parameter {name}"), name: claim });
             }
             self.declared(&[*argument], &[ty])?;
-            self.scope.insert(name, vec![*argument]);
+            self.define(name, vec![*argument])?;
         }
         self.cursor.expect(")")
     }
@@ -457,10 +348,10 @@ impl<'t> Lift<'t> {
 
         let outer = self.scope.clone();
         self.builder.name_value(open.index, index_name);
-        self.scope.insert(index_name, vec![open.index]);
+        self.define(index_name, vec![open.index])?;
         for (name, value) in names.iter().zip(&open.args) {
             self.builder.name_value(*value, name);
-            self.scope.insert(name, vec![*value]);
+            self.define(name, vec![*value])?;
         }
         let yields = self.region()?;
         self.scope = outer;
@@ -571,7 +462,7 @@ impl<'t> Lift<'t> {
             let ty = self.cursor.ty()?;
             let value = self.builder.argument(Type::scalar(elem));
             self.declared(&[value], &[ty])?;
-            self.scope.insert(name, vec![value]);
+            self.define(name, vec![value])?;
             arguments.push(value);
         }
         self.cursor.expect(")")?;

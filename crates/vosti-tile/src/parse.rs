@@ -107,7 +107,20 @@ impl<'t> Cursor<'t> {
     }
 
     pub fn expect(&mut self, token: &str) -> Result<()> {
-        if self.eat(token) { Ok(()) } else { self.unexpected_here(format!("`{token}`")) }
+        if self.eat(token) {
+            return Ok(());
+        }
+        // Attributes stand in front of an operation's types. Where one is known, its reader has taken it. The lifting adds the
+        // operation's name.
+        let mut ahead = *self;
+        let braced = ahead.eat("{");
+        if token == ":"
+            && let Ok(name) = ahead.word()
+            && (braced || ahead.eat("<"))
+        {
+            return self.fail(Reason::Attribute { op: String::new(), name: name.to_string() });
+        }
+        self.unexpected_here(format!("`{token}`"))
     }
 
     fn unexpected_here<T>(&mut self, expected: String) -> Result<T> {
@@ -238,6 +251,9 @@ impl<'t> Cursor<'t> {
                 self.expect(",")?;
             }
             let name = self.word()?.to_string();
+            if list.iter().any(|(other, _)| *other == name) {
+                return self.fail(Reason::Unsupported { what: format!("the attribute `{name}` stands twice") });
+            }
             let value = if self.eat("=") { self.attribute()? } else { Attribute::Word("unit".into()) };
             list.push((name, value));
         }

@@ -53,8 +53,20 @@ fn unknown_operations_are_refused_by_name() {
 #[test]
 fn attributes_that_may_change_the_meaning_are_refused() {
     refuses("%m = tt.load %n {isVolatile = true} : !tt.ptr<i32>", 1, "attribute `isVolatile`");
-    refuses("%a = arith.constant 1 : i32\n%b = arith.addi %a, %a overflow<nsw> : i32", 2, "expected `:`");
-    refuses("%a = arith.constant 1.0 : f32\n%b = arith.addf %a, %a fastmath<fast> : f32", 2, "expected `:`");
+    refuses(
+        "%a = arith.constant 1 : i32\n%b = arith.addi %a, %a overflow<nsw> : i32",
+        2,
+        "attribute `overflow` of `arith.addi`",
+    );
+    refuses(
+        "%a = arith.constant 1.0 : f32\n%b = arith.addf %a, %a fastmath<fast> : f32",
+        2,
+        "attribute `fastmath` of `arith.addf`",
+    );
+    let hint = "%c = arith.constant 1 : i32\n%p = tt.addptr %x, %c {tt.divisibility = 16 : i32} : !tt.ptr<f32>, i32";
+    refuses(hint, 2, "attribute `tt.divisibility` of `tt.addptr`");
+    let twice = "%i = tt.make_range {end = 8 : i32, start = 0 : i32, end = 9 : i32} : tensor<8xi32>";
+    refuses(twice, 1, "the attribute `end` stands twice");
     let dot = "%a = arith.constant dense<0.0> : tensor<16x16xf32>\n%b = tt.dot %a, %a, %a, inputPrecision = tf32 : tensor<16x16xf32> * tensor<16x16xf32> -> tensor<16x16xf32>";
     refuses(dot, 2, "input_precision=\"ieee\"");
 }
@@ -107,6 +119,49 @@ fn values_are_defined_before_they_are_used_and_in_scope() {
 }
 
 #[test]
+fn a_value_that_is_defined_twice_is_refused() {
+    let one = "%a = arith.constant 1 : i32\n";
+    refuses(&format!("{one}%a = arith.constant 2 : i32"), 2, "`%a` is defined twice");
+    refuses("%n = arith.constant 2 : i32", 1, "`%n` is defined twice");
+    let inside =
+        |name: &str| format!("{one}scf.for {name} = %a to %a step %a : i32 {{\n%b = arith.addi %a, %a : i32\n}}");
+    refuses(&inside("%a"), 2, "`%a` is defined twice");
+    // Two bodies may use one name.
+    lift(&module(&format!("{}\n{}", inside("%i"), inside("%i").replacen(one, "", 1)))).unwrap();
+}
+
+#[test]
+fn text_that_is_part_of_no_lifted_function_is_refused() {
+    let text = module("%m = tt.load %n : !tt.ptr<i32>");
+    let refused = |what: &str, by: &str, part: &str| {
+        let error = lift(&text.replacen(what, by, 1)).unwrap_err().to_string();
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    };
+    refused("module {", "module attributes {ttg.maxnreg = 8 : i32} {", "attribute `ttg.maxnreg` of `module`");
+    refused("module {", "module @name {", "expected `{`");
+    refused("module {", "module {\n  tt.global @x", "a function or the module's `}`");
+    refused("  }\n}", "  }\n  ttg.other\n}", "a function or the module's `}`");
+    refused("  }\n}", "  }\n}\nmodule {\n}", "the end of the text behind the module");
+    let unused = "  }\n  tt.func private @f() {\n    tt.return\n  }\n}";
+    refused("  }\n}", unused, "a function that the kernel does not call");
+    lift(&text.replacen("module {", "module attributes {} {", 1)).unwrap();
+}
+
+/// Who follows operands recursively would need as much stack.
+#[test]
+fn a_chain_of_too_many_operations_is_refused_in_one_line() {
+    let chain = |n: usize| {
+        let step = |i: usize| format!("%v{} = arith.addf %v{i}, %v{i} : f32\n", i + 1);
+        "%v0 = tt.load %x : !tt.ptr<f32>\n".to_string() + &(0..n).map(step).collect::<String>()
+    };
+    lift(&module(&chain(999))).unwrap();
+    refuses(&chain(1001), 1001, "more than 1000 operations in a chain");
+    let wide = "%v = tt.load %x : !tt.ptr<f32>\n".to_string()
+        + &(0..3000).map(|i| format!("%w{i} = arith.addf %v, %v : f32\n")).collect::<String>();
+    lift(&module(&wide)).unwrap();
+}
+
+#[test]
 fn a_reduction_by_something_unknown_is_refused() {
     let body = format!(
         "{RANGE}%s = \"tt.reduce\"(%i) <{{axis = 0 : i32}}> ({{\n^bb0(%a: i32, %b: i32):\n%c = arith.subi %a, %b : i32\ntt.reduce.return %c : i32\n}}) : (tensor<8xi32>) -> i32"
@@ -130,9 +185,9 @@ fn divisions_and_shifts_that_nothing_defines_are_refused() {
         refuses(&with(operation, "-1"), 3, "constant amount from 0 to 31");
         assert!(lift(&module(&with(operation, "31"))).is_ok(), "{operation}");
     }
-    let unknown = "%a = tt.get_program_id x : i32\n%n = tt.get_num_programs x : i32\n";
-    refuses(&format!("{unknown}%c = arith.divsi %a, %n : i32"), 3, "constant divisor");
-    refuses(&format!("{unknown}%c = arith.shli %a, %n : i32"), 3, "constant amount");
+    let unknown = "%a = tt.get_program_id x : i32\n%p = tt.get_num_programs x : i32\n";
+    refuses(&format!("{unknown}%c = arith.divsi %a, %p : i32"), 3, "constant divisor");
+    refuses(&format!("{unknown}%c = arith.shli %a, %p : i32"), 3, "constant amount");
     let truths = "%t = arith.constant true\n%c = arith.divsi %t, %t : i1";
     refuses(truths, 2, "constant divisor");
     // A splat of a constant counts as a constant.

@@ -14,7 +14,7 @@ fn main() {
             }
         };
         let (text, found) = match &case.problem {
-            Err(error) => (format!("subset | {error}"), None),
+            Err(error) => (format!("{} | {error}", error.obligation()), None),
             Ok(problem) => match verify(problem, &mut solver) {
                 Err(error) => (error.to_string(), None),
                 Ok(report) => {

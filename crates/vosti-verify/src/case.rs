@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use vosti_kernels::{Act, contract};
 
+/// The function of a file that `filetests/make.py` lowers.
+const FUNCTION: &str = "kernel";
+
 /// One case: a kernel and what its comments say about it.
 pub struct Case {
     /// The file's stem.
@@ -82,6 +85,16 @@ fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError
     let bad = |why: String| ProblemError::Contract { kernel: name.to_string(), why };
     let written = contract::read(source).map_err(bad)?;
     let (_, text) = contract::block(source).map_err(bad)?;
+    let function = contract::function(source).map_err(bad)?;
+    if function != FUNCTION {
+        return Err(bad(format!(
+            "the contract stands above `{function}`, and the TTIR is made from `{FUNCTION}`: put it above `def {FUNCTION}`"
+        )));
+    }
     // `filetests/make.py` makes every case with BF16 activations.
-    Problem::of_written(name, ttir, written, Statement { text, act: Act::Bf16 })
+    let problem = Problem::of_written(name, ttir, written, Statement { text, act: Act::Bf16 })?;
+    match problem.kernel.name == FUNCTION {
+        true => Ok(problem),
+        false => Err(bad(format!("the TTIR is of `{}`, not of `{FUNCTION}`", problem.kernel.name))),
+    }
 }

@@ -10,10 +10,11 @@ use crate::problem::{Axis, Dim, Problem, limit};
 use crate::verdict::{Assumption, Verdict};
 use crate::verify::{Verification, contract_name};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use thiserror::Error;
 use vosti_kernels::{Number, NumberKind, Shape};
+use vosti_tile::{Literal, OpKind, Value};
 
 /// The format that this binary writes and reads.
 pub const FORMAT: &str = "vosti-certificate/1";
@@ -103,7 +104,7 @@ pub struct Certificate {
     pub stands_for: Vec<StandsFor>,
     /// Bounds that the core or the launcher enforce.
     pub bounds: BTreeMap<String, i64>,
-    /// The assumptions that the proof uses.
+    /// The assumptions that a proof of this text may use: [`called_for`].
     pub assumptions: Vec<Assumed>,
     /// Version of the verifier and hash of its source: [`verifier`].
     pub verifier: String,
@@ -216,6 +217,52 @@ fn bounds() -> BTreeMap<String, i64> {
     ])
 }
 
+/// The assumptions that a proof of this kernel may use, in order. Its operations decide them, so whoever has the text computes the
+/// list again: it may have more than the proof used, and never less. A `pair` of texts has three of its own.
+pub fn called_for(problem: &Problem, pair: bool) -> Vec<Assumption> {
+    use OpKind::*;
+    let (mut dot, mut reduce, mut exp, mut elementwise, mut adds_zero) = (false, false, false, false, false);
+    let mut zeros: BTreeSet<Value> = BTreeSet::new();
+    problem.kernel.walk(&mut |op| {
+        match &op.kind {
+            Constant { value, .. } if *value == Literal::float(0.0) => zeros.extend(&op.results),
+            // A constant behind rearrangements.
+            Splat { x, .. } | Broadcast { x, .. } | ExpandDims { x, .. } | Transpose { x, .. } | Reshape { x, .. }
+                if zeros.contains(x) =>
+            {
+                zeros.extend(&op.results);
+            }
+            Dot { .. } => dot = true,
+            Reduce { .. } => reduce = true,
+            Unary { op: vosti_tile::Unary::Exp | vosti_tile::Unary::Exp2, .. } => exp = true,
+            Binary { op: vosti_tile::Binary::AddF, a, b } => adds_zero |= zeros.contains(a) || zeros.contains(b),
+            _ => {}
+        }
+        elementwise |= matches!(
+            op.kind,
+            Binary { .. } | Unary { .. } | Fma { .. } | CmpInt { .. } | CmpFloat { .. } | Cast { .. }
+        );
+    });
+    // Only behind an addition of +0 may a product's zero have another sign, and only there are masked factors looked at.
+    let masked = dot && adds_zero;
+    use Assumption::*;
+    let all = [
+        (ElementwiseUniform, elementwise),
+        (DotLaneLocal, dot),
+        (DotRowUniform, dot),
+        (DotColumnUniform, dot),
+        (DotMaskedLanes, masked),
+        (ReduceLaneLocal, reduce),
+        (ReduceRowUniform, reduce),
+        (ExpOfMinusInfinity, masked && exp),
+        (NanPayload, true),
+        (DotHeightIndependent, pair && dot),
+        (ReduceHeightIndependent, pair && reduce),
+        (TextsLaidOutAlike, pair && (dot || reduce)),
+    ];
+    all.into_iter().filter_map(|(assumption, called)| called.then_some(assumption)).collect()
+}
+
 /// An assumption as certificates state it, with every target: one certificate serves all targets that share a text.
 pub fn assumed(name: Assumption) -> Assumed {
     let probed = |target| if target == "cpu" { Probed::Passed } else { Probed::UntestedOnTarget };
@@ -228,6 +275,10 @@ pub fn certificate(problem: &Problem, verification: &Verification, solver: &str)
     if verification.verdict != Verdict::Proved || verification.name != problem.name {
         return None;
     }
+    let assumptions = called_for(problem, !verification.stands_for.is_empty());
+    if !verification.assumptions.iter().all(|used| assumptions.contains(used)) {
+        return None;
+    }
     Some(Certificate {
         format: FORMAT.into(),
         kernel: problem.name.clone(),
@@ -236,7 +287,7 @@ pub fn certificate(problem: &Problem, verification: &Verification, solver: &str)
         contract: contract(problem),
         stands_for: verification.stands_for.clone(),
         bounds: bounds(),
-        assumptions: verification.assumptions.iter().map(|a| assumed(*a)).collect(),
+        assumptions: assumptions.into_iter().map(assumed).collect(),
         verifier: verifier().into(),
         solver: solver.into(),
     })
@@ -270,9 +321,11 @@ impl Certificate {
         unlike("set of constants", format!("{:?}", self.constants), format!("{:?}", constants(problem)))?;
         unlike("contract", format!("{:?}", self.contract), format!("{:?}", contract(problem)))?;
         unlike("set of bounds", format!("{:?}", self.bounds), format!("{:?}", bounds()))?;
-        for found in &self.assumptions {
-            let wanted = assumed(found.name);
-            unlike("statement of an assumption", found.statement.clone(), wanted.statement)?;
+        let wanted: Vec<Assumed> = called_for(problem, !self.stands_for.is_empty()).into_iter().map(assumed).collect();
+        let names = |list: &[Assumed]| list.iter().map(|a| a.name.to_string()).collect::<Vec<_>>().join(", ");
+        unlike("list of assumptions", names(&self.assumptions), names(&wanted))?;
+        for (found, wanted) in self.assumptions.iter().zip(&wanted) {
+            unlike("statement of an assumption", format!("{found:?}"), format!("{wanted:?}"))?;
         }
         Ok(())
     }

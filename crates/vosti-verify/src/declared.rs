@@ -28,6 +28,8 @@ pub(crate) struct Maker<'a> {
     pub shapes: &'a BTreeMap<String, Vec<String>>,
     /// Constants that a text, a role or a premise used.
     pub taken: RefCell<BTreeSet<String>>,
+    /// The part of the contract that is read, for messages.
+    pub place: RefCell<String>,
 }
 
 impl Maker<'_> {
@@ -46,16 +48,40 @@ impl Maker<'_> {
     }
 
     fn value(&self, text: &str) -> Result<i128, ProblemError> {
-        let bad = |why: String| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
+        let bad = |why: String| self.wrong(text, why);
         match vosti_kernels::expr::eval(text, &|name| self.int(name)) {
             Ok(v) if v > 0 => Ok(i128::from(v)),
             Ok(v) => Err(bad(format!("{v} is not positive"))),
-            Err(error) => Err(bad(error.to_string())),
+            Err(error) => {
+                let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+                Err(bad(match words.find(|word| self.number(word).is_some()) {
+                    Some(name) => {
+                        format!(
+                            "`{name}` is a dimension: write a constant, or a multiple of one dimension like `2 * {name}`"
+                        )
+                    }
+                    None => match error {
+                        vosti_kernels::KernelError::Expression { why, .. } => why,
+                        other => other.to_string(),
+                    },
+                }))
+            }
         }
     }
 
+    fn wrong(&self, text: &str, why: String) -> ProblemError {
+        let (kernel, place) = (self.name.to_string(), self.place.borrow().clone());
+        let why = if why.starts_with(&format!("`{text}`")) { why } else { format!("`{text}`: {why}") };
+        ProblemError::Expression { kernel, place, why }
+    }
+
+    fn at(&self, place: String) {
+        self.place.replace(place);
+    }
+
     /// An axis counts what the shape has: rows, tiles or splits.
-    pub fn axis(&self, shape: Shape, text: &str) -> Result<Axis, ProblemError> {
+    pub fn axis(&self, shape: Shape, index: usize, text: &str) -> Result<Axis, ProblemError> {
+        self.at(format!("axis {index} of the grid"));
         let text = text.trim();
         let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
         let (axis, fits) = match (self.axis_of_rows(text)?, over("cdiv(length"), over("above(length")) {
@@ -78,8 +104,7 @@ impl Maker<'_> {
 
     /// So many times a dimension, if one occurs.
     fn scaled(&self, text: &str) -> Result<Option<Scaled>, ProblemError> {
-        let bad = |why| ProblemError::Extent { kernel: self.name.to_string(), text: text.to_string(), why };
-        dimension::scaled(text, self.numbers, |text| self.value(text)).map_err(bad)
+        dimension::scaled(text, self.numbers, |text| self.value(text)).map_err(|why| self.wrong(text, why))
     }
 
     pub fn number(&self, name: &str) -> Option<&Number> {
@@ -88,6 +113,7 @@ impl Maker<'_> {
 
     /// A dimension that premises are made of where the shape has them, in the range that constants have.
     pub fn premise(&self, name: &str, wanted: bool, most: i128) -> Result<Option<Dim>, ProblemError> {
+        self.at("the premises".into());
         let Some(number) = self.number(name).filter(|_| wanted) else { return Ok(None) };
         match dimension::range(number) {
             Some((1.., hi)) if hi <= most => self.extent(name).map(Some),
@@ -96,6 +122,7 @@ impl Maker<'_> {
     }
 
     pub fn condition(&self, text: &str) -> Result<Condition, ProblemError> {
+        self.at("`where`".into());
         Condition::read(text, self.numbers, |text| self.value(text)).or_else(|why| self.fail(why))
     }
 
@@ -144,6 +171,7 @@ impl Maker<'_> {
     }
 
     pub fn buffer(&self, shape: Shape, p: &vosti_kernels::Param, found: Scalar) -> Result<Buffer, ProblemError> {
+        self.at(format!("the extents of `{}`", p.name));
         let wanted = scalar(p.elem, self.act);
         if wanted != found {
             return Err(ProblemError::Type { kernel: self.name.to_string(), param: p.name.clone(), found, wanted });

@@ -84,7 +84,7 @@ pub(crate) fn factors(
     value: &impl Fn(&str) -> Result<i128, ProblemError>,
 ) -> Result<(i128, Option<usize>), String> {
     if !text.split('*').any(|word| numbers.iter().any(|number| number.name == word.trim())) {
-        return Ok((value(text.trim()).map_err(|error| error.to_string())?, None));
+        return Ok((value(text.trim()).map_err(reason)?, None));
     }
     // A launcher reads `N * 0 + 1` as 1: a sum has no factors.
     if text.contains(['+', '-']) {
@@ -96,12 +96,20 @@ pub(crate) fn factors(
             Some(_) if found.is_some() => return Err(format!("`{text}` is a product of two dimensions")),
             Some(at) => found = Some(at),
             None => {
-                let by = value(factor).map_err(|error| error.to_string())?;
+                let by = value(factor).map_err(reason)?;
                 times = times.checked_mul(by).ok_or_else(|| format!("`{text}` is too large"))?;
             }
         }
     }
     Ok((times, found))
+}
+
+/// The reason alone: whoever reads a whole text names the place.
+fn reason(error: ProblemError) -> String {
+    match error {
+        ProblemError::Expression { why, .. } => why,
+        other => other.to_string(),
+    }
 }
 
 impl Problem {

@@ -75,16 +75,16 @@ pub struct Frame {
 
 impl<'k> Prover<'k, '_> {
     pub fn equal(&mut self, l: &At, r: &At, mode: Mode) -> Proof {
-        let goal = (l.clone(), r.clone(), mode, self.context.clone());
-        if self.proved.contains(&goal) || self.frames.iter().any(|frame| frame.proved.contains(&goal)) {
+        self.work()?;
+        if self.known(l, r, mode) || self.equal_without_cases(l, r, mode)? {
             return Ok(());
         }
         self.equal_fresh(l, r, mode)?;
-        self.frames.last_mut().map_or(&mut self.proved, |frame| &mut frame.proved).insert(goal);
+        self.remember(l, r, mode);
         Ok(())
     }
 
-    fn equal_fresh(&mut self, l: &At, r: &At, mode: Mode) -> Proof {
+    pub(crate) fn equal_fresh(&mut self, l: &At, r: &At, mode: Mode) -> Proof {
         let ty = self.runs[0].problem.kernel.ty(l.v).clone();
         let other = self.runs[1].problem.kernel.ty(r.v).clone();
         let line = self.runs[0].line(l.v);
@@ -323,8 +323,8 @@ impl<'k> Prover<'k, '_> {
             Some(c) => (vec![c], vec![self.t.not(c)]),
             None => (vec![], vec![]),
         };
-        self.under(&when, |p| p.equal(&yes.0, &yes.1, mode))?;
-        self.under(&otherwise, |p| p.equal(&no.0, &no.1, mode))
+        self.in_case(1, &when, |p| p.equal(&yes.0, &yes.1, mode))?;
+        self.in_case(1, &otherwise, |p| p.equal(&no.0, &no.1, mode))
     }
 
     fn equal_branches(
@@ -357,23 +357,34 @@ impl<'k> Prover<'k, '_> {
         let a = self.runs[0].int(&mut self.t, conds[0].v, &conds[0].idx, &conds[0].env)?;
         let b = self.runs[1].int(&mut self.t, conds[1].v, &conds[1].idx, &conds[1].env)?;
         let (not_a, not_b) = (self.t.not(a), self.t.not(b));
-        self.under(&[a, not_b], |p| p.equal(&yes.0, &no.1, mode))?;
-        self.under(&[not_a, b], |p| p.equal(&no.0, &yes.1, mode))?;
-        self.under(&[a, b], |p| p.equal(&yes.0, &yes.1, mode))?;
-        self.under(&[not_a, not_b], |p| p.equal(&no.0, &no.1, mode))
+        self.in_case(2, &[a, not_b], |p| p.equal(&yes.0, &no.1, mode))?;
+        self.in_case(2, &[not_a, b], |p| p.equal(&no.0, &yes.1, mode))?;
+        self.in_case(2, &[a, b], |p| p.equal(&yes.0, &yes.1, mode))?;
+        self.in_case(2, &[not_a, not_b], |p| p.equal(&no.0, &no.1, mode))
     }
 
     /// The assumptions about products and sums speak of rows of one tile in one operation: a compiler may sum in another order
-    /// at another place of the text. Two texts have no place in common; there the proof lists the assumptions that it uses.
-    fn one_place(&self, a: &Op, b: &Op) -> Proof {
-        if std::ptr::eq(a, b) || !std::ptr::eq(self.runs[0].problem, self.runs[1].problem) {
-            return Ok(());
+    /// at another place of the text, and in another text. Places of two texts are compared only if the texts are alike.
+    fn one_place(&mut self, a: &Op, b: &Op) -> Proof {
+        let one = match &self.places {
+            None => std::ptr::eq(a, b),
+            Some(Ok(places)) => a.results.first().and_then(|value| places.get(value)) == b.results.first(),
+            Some(Err(line)) => {
+                let why = format!(
+                    "the two texts differ in more than constants and extents (TTIR line {} on), so a compiler may sum this in two orders",
+                    line.ttir
+                );
+                return self.fail(Obligation::Alignment, a.line, why);
+            }
+        };
+        if !one {
+            let why = "the runs sum this at two places of the text, in orders that may differ";
+            return self.fail(Obligation::Alignment, a.line, why);
         }
-        self.fail(
-            Obligation::Alignment,
-            a.line,
-            "the runs sum this at two places of the text, in orders that may differ",
-        )
+        if self.places.is_some() {
+            self.assume(Assumption::TextsLaidOutAlike);
+        }
+        Ok(())
     }
 
     fn equal_reduce(&mut self, a: &'k Op, l: &At, b: &'k Op, r: &At) -> Proof {
@@ -427,7 +438,7 @@ impl<'k> Prover<'k, '_> {
         self.equal(&al, &ar, Mode::Exact)?;
         if mode == Mode::UpToZeroSign {
             let mut candidates = vec![];
-            self.select_conditions(&al, &mut candidates)?;
+            self.select_conditions(&al, &mut candidates, &mut HashSet::new())?;
             for seen in candidates {
                 if self.masked_factor(seen, &al, &bl, &br)? {
                     self.tell("lanes masked in the left factor are +0 (or NaN in both runs) times something finite: the right factor is needed in seen lanes only");
@@ -454,12 +465,15 @@ impl<'k> Prover<'k, '_> {
     }
 
     /// The integer conditions of the selects from which a value is made, in the left run.
-    fn select_conditions(&mut self, at: &At, out: &mut Vec<Term>) -> Proof {
+    fn select_conditions(&mut self, at: &At, out: &mut Vec<Term>, seen: &mut HashSet<At>) -> Proof {
+        if !seen.insert(at.clone()) {
+            return Ok(());
+        }
         let Def::Op(op, _) = self.runs[0].def(at.v) else {
             return Ok(());
         };
         if let Some((x, idx)) = self.runs[0].moved(&mut self.t, &op.kind, &at.idx) {
-            return self.select_conditions(&at.with(x, idx), out);
+            return self.select_conditions(&at.with(x, idx), out, seen);
         }
         match &op.kind {
             OpKind::Select { cond, a, b } => {
@@ -468,13 +482,13 @@ impl<'k> Prover<'k, '_> {
                 if !out.contains(&cond) {
                     out.push(cond);
                 }
-                self.select_conditions(&at.same_lane(*a), out)?;
-                self.select_conditions(&at.same_lane(*b), out)
+                self.select_conditions(&at.same_lane(*a), out, seen)?;
+                self.select_conditions(&at.same_lane(*b), out, seen)
             }
-            OpKind::Unary { x, .. } | OpKind::Cast { x, .. } => self.select_conditions(&at.same_lane(*x), out),
+            OpKind::Unary { x, .. } | OpKind::Cast { x, .. } => self.select_conditions(&at.same_lane(*x), out, seen),
             OpKind::Binary { a, b, .. } => {
-                self.select_conditions(&at.same_lane(*a), out)?;
-                self.select_conditions(&at.same_lane(*b), out)
+                self.select_conditions(&at.same_lane(*a), out, seen)?;
+                self.select_conditions(&at.same_lane(*b), out, seen)
             }
             _ => Ok(()),
         }

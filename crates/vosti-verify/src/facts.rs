@@ -36,6 +36,20 @@ impl Class {
 impl Prover<'_, '_> {
     /// The class of a value under the present assumptions.
     pub fn class(&mut self, side: Side, at: &At) -> Proof<Class> {
+        // The class of one value at one place depends on the assumptions too, so they belong to the key.
+        let key = (side, at.clone(), self.context.clone());
+        if let Some(known) = self.classes.get(&key) {
+            return Ok(*known);
+        }
+        if !self.t.budget.spend(1) {
+            return Ok(Class::Unknown);
+        }
+        let class = self.class_fresh(side, at)?;
+        self.classes.insert(key, class);
+        Ok(class)
+    }
+
+    fn class_fresh(&mut self, side: Side, at: &At) -> Proof<Class> {
         let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
             return Ok(Class::Unknown);
         };
@@ -84,6 +98,9 @@ impl Prover<'_, '_> {
 
     /// True if a value is finite under the present assumptions.
     pub fn finite(&mut self, side: Side, at: &At) -> Proof<bool> {
+        if !self.t.budget.spend(1) {
+            return Ok(false);
+        }
         let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
             return Ok(false);
         };
@@ -144,6 +161,9 @@ impl Prover<'_, '_> {
     /// True if a value's magnitude is at most the largest finite BF16, whatever the inputs: it is what
     /// `where(abs(x) <= LARGEST, x, small)` gives. Such a value stays finite when it is rounded to BF16.
     pub fn small(&mut self, side: Side, at: &At) -> bool {
+        if !self.t.budget.spend(1) {
+            return false;
+        }
         const LARGEST: f32 = f32::from_bits(0x7f7f_0000);
         let Def::Op(op, _) = self.runs[side.index()].def(at.v) else {
             return false;

@@ -6,6 +6,8 @@
 //! contract that it does not understand. Reading order: [`problem`], [`world`], [`mod@unary`], [`equal`], [`loops`],
 //! [`memory`], [`mod@verify`].
 
+mod alike;
+mod budget;
 mod cache;
 mod case;
 pub mod certificate;
@@ -17,6 +19,7 @@ mod facts;
 mod integers;
 mod inventory;
 mod loops;
+mod memo;
 mod memory;
 pub mod mutate;
 pub mod mutate_contract;

@@ -60,7 +60,10 @@ impl<'k> Prover<'k, '_> {
             floor,
         });
         self.depth += 1;
+        // What is assumed of the iteration stands behind the cases around the loop.
+        let cases = std::mem::take(&mut self.cases);
         let result = self.all_demands(&left, &right, &alignment);
+        self.cases = cases;
         self.depth -= 1;
         let frame = self.frames.pop();
         result?;
@@ -196,6 +199,7 @@ impl<'k> Prover<'k, '_> {
 
     /// Proves that the yielded value is the loop's argument, bit for bit.
     fn unchanged(&mut self, side: Side, at: &At, arg: Value) -> Proof {
+        self.work()?;
         if at.v == arg {
             self.tell("an iteration of one run alone keeps the state as it was");
             return Ok(());

@@ -8,6 +8,9 @@
 
 use crate::term::{Bounds, Node, Term, Terms};
 
+/// A product of two sums has at most so many parts, because the square of a square of a sum has more and more.
+const PARTS_MAX: usize = 1 << 12;
+
 impl Terms {
     /// The product, as a sum of monomials.
     pub fn mul(&mut self, a: Term, b: Term) -> Term {
@@ -17,6 +20,10 @@ impl Terms {
             _ => {}
         }
         let ((ca, pa), (cb, pb)) = (self.linear(a), self.linear(b));
+        if pa.len() * pb.len() > PARTS_MAX {
+            self.spoiled = true;
+            return self.int(0);
+        }
         let mut parts = vec![];
         let c = self.checked(ca.checked_mul(cb));
         for (list, by) in [(&pa, cb), (&pb, ca)] {

@@ -9,6 +9,7 @@ use crate::condition::Condition;
 use crate::declared::Maker;
 use crate::dimension::{self, Scaled};
 use crate::premises::{self, Premises, Splits};
+use crate::verdict::Obligation;
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,8 +60,8 @@ pub enum ProblemError {
     NoParam { kernel: String, param: String },
     #[error("{kernel}: no extents are declared for `{param}`: add them to `[shapes]`")]
     NoExtents { kernel: String, param: String },
-    #[error("{kernel}: `{text}` is not an extent ({why})")]
-    Extent { kernel: String, text: String, why: String },
+    #[error("{kernel}: {place}: {why}")]
+    Expression { kernel: String, place: String, why: String },
     #[error("{kernel}: `{param}` holds {found} in the TTIR and {wanted} in the contract")]
     Type { kernel: String, param: String, found: Scalar, wanted: Scalar },
     #[error("{kernel}: {why}")]
@@ -69,6 +70,16 @@ pub enum ProblemError {
     Untied { kernel: String, why: String, path: String },
     #[error("there is no checked-in TTIR `{stem}`: run `cargo xtask ttir`")]
     NoTtir { stem: String },
+}
+
+impl ProblemError {
+    /// What is not fulfilled.
+    pub fn obligation(&self) -> Obligation {
+        match self {
+            ProblemError::Lift { .. } => Obligation::Subset,
+            _ => Obligation::Contract,
+        }
+    }
 }
 
 /// One extent of a buffer.
@@ -197,7 +208,11 @@ impl Problem {
         let spec = vosti_kernels::parse_stem(stem).ok_or_else(|| wrong("it is no specialisation's name".into()))?;
         let block = vosti_kernels::contract::block(kernel.source).map_err(wrong)?;
         let statement = Statement { text: stated(&block.1, &spec.constants), act: spec.act };
-        Problem::new(stem, text, &kernel.contract, &spec.constants, statement)
+        let problem = Problem::new(stem, text, &kernel.contract, &spec.constants, statement)?;
+        match problem.kernel.name == name {
+            true => Ok(problem),
+            false => Err(wrong(format!("the TTIR is of `{}`", problem.kernel.name))),
+        }
     }
 
     /// The problem of a kernel whose annotation says all of its contract.
@@ -293,6 +308,7 @@ impl Problem {
             numbers: &numbers,
             shapes: &contract.shapes,
             taken: RefCell::new(BTreeSet::new()),
+            place: RefCell::default(),
         };
         if flag.is_some() {
             maker.int(WINDOWED);
@@ -323,7 +339,8 @@ impl Problem {
         let grouped = maker.number("GROUP").is_some();
         let heads = premises::heads(shape, grouped, &|name| maker.extent(name).ok()).map_err(bad)?;
         premises::check(shape, premises, &buffers, &heads).map_err(bad)?;
-        let grid = contract.grid.iter().map(|g| maker.axis(shape, g)).collect::<Result<_, _>>()?;
+        let axes = contract.grid.iter().enumerate();
+        let grid = axes.map(|(i, text)| maker.axis(shape, i, text)).collect::<Result<_, _>>()?;
         let conditions = contract.conditions.iter().map(|text| maker.condition(text)).collect::<Result<_, _>>()?;
         if let Some(unused) = constants.keys().find(|name| !maker.taken.borrow().contains(*name)) {
             return fail(format!(

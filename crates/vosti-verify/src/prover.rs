@@ -3,8 +3,11 @@
 //! [`Prover::holds`] asks whether a goal follows from the assumptions; a `false` from it means "not proved"
 //! and nothing more. Read next: [`crate::unary`], then [`crate::equal`].
 
+use crate::alike::{self, Places};
+use crate::budget::GIVEN_UP_MAX;
 use crate::dimension::Scaled;
-use crate::equal::{Frame, Goal};
+use crate::equal::{At, Frame, Goal, Mode};
+use crate::facts::Class;
 use crate::problem::{Dim, Problem};
 use crate::run::{Env, Run, Trip};
 use crate::solver::{Answer, Solver, query};
@@ -43,6 +46,21 @@ pub struct Prover<'k, 's> {
     pub queries: u64,
     /// Questions that the solver could not answer in its time.
     pub gave_up: u64,
+    /// Where the assumptions of each enclosing case begin in the context: a choice whose sides are compared one by one.
+    pub(crate) cases: Vec<usize>,
+    /// What was proved since an attempt began that may fail: the number of frames, and the goal.
+    pub(crate) journal: Vec<(usize, Goal)>,
+    /// Attempts that are under way.
+    pub(crate) attempts: usize,
+    /// Goals that were met inside of cases, whatever was assumed.
+    pub(crate) met: HashSet<(At, At, Mode)>,
+    /// Goals that failed without the assumptions of cases, with the floor of the innermost loop.
+    pub(crate) hopeless: HashSet<(Goal, u32)>,
+    /// The first integer operation that may wrap.
+    pub(crate) wrapped: Option<Failure>,
+    /// Which values of two texts stand at one place; None for one text.
+    pub(crate) places: Option<Places>,
+    pub(crate) classes: HashMap<(Side, At, Vec<Term>), Class>,
 }
 
 /// An operation at a place: its program and iterations, and the conditions under which it runs.
@@ -86,6 +104,14 @@ impl<'k, 's> Prover<'k, 's> {
             proved: HashSet::new(),
             queries: 0,
             gave_up: 0,
+            cases: vec![],
+            journal: vec![],
+            attempts: 0,
+            met: HashSet::new(),
+            hopeless: HashSet::new(),
+            wrapped: None,
+            places: (!std::ptr::eq(left, right)).then(|| alike::places(left, right)),
+            classes: HashMap::new(),
         }
     }
 
@@ -123,6 +149,9 @@ impl<'k, 's> Prover<'k, 's> {
         if asserted.iter().any(|a| self.t.as_bool(*a) == Some(false)) {
             return Ok(Answer::Unsat);
         }
+        if !self.t.budget.spend(32) {
+            return Ok(Answer::Unknown);
+        }
         let mut asserted = self.with_facts(asserted);
         if !map.is_empty() {
             asserted = asserted.into_iter().map(|term| self.t.substitute(term, map)).collect();
@@ -138,6 +167,9 @@ impl<'k, 's> Prover<'k, 's> {
         let text = query(&self.t, &asserted);
         let answer = self.solver.check(&text)?;
         self.gave_up += u64::from(answer == Answer::Unknown);
+        if self.gave_up > GIVEN_UP_MAX {
+            self.t.budget.end();
+        }
         Ok(answer)
     }
 

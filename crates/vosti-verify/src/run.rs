@@ -1,15 +1,15 @@
 //! One symbolic invocation: what an integer, a pointer or a mask is at a lane, as a [`Term`].
 //!
-//! Floats have no terms; [`crate::equal`] relates them. Integers are mathematical: that no operation
-//! wraps is an obligation of its own ([`crate::unary`]). An integer that this module does not understand
-//! becomes an opaque variable, of which only its type's range is known. Read next: [`crate::world`].
+//! Floats have no terms; [`crate::equal`] relates them. Integers are mathematical: that none wraps is an obligation of its own
+//! ([`crate::unary`]). An integer that this module does not understand, or that may wrap, becomes an opaque variable, of which only
+//! its type's range is known. Read next: [`crate::world`].
 
 use crate::integers::{bool_binary, compare, int_binary, range, reshape};
 use crate::problem::Problem;
 use crate::quantify::{every_lane, some_lane};
 use crate::term::{Node, Term, Terms};
 use crate::world::World;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use vosti_tile::{Binary, Cast, Line, Literal, Op, OpKind, Scalar, Value};
 
 /// Why an address, a block or a loop is not understood, and where.
@@ -20,6 +20,9 @@ pub struct Stop {
 }
 
 pub type Eval<T> = Result<T, Stop>;
+
+/// The names of integers that may wrap begin with this.
+pub const WRAPPED: &str = "wrapped";
 
 /// The program that runs, and how many iterations each enclosing loop has finished.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +77,9 @@ pub struct Run<'k> {
     pub world: World,
     defs: Vec<Def<'k>>,
     memo: HashMap<(Value, Vec<Term>, Env), Term>,
+    /// Integers that may leave their type: each is the same function of its operands in both runs, and nothing else is known.
+    wraps: HashSet<Value>,
+    constants: HashMap<Value, Option<i128>>,
 }
 
 impl<'k> Run<'k> {
@@ -97,20 +103,18 @@ impl<'k> Run<'k> {
                 }
             }
         });
-        Run { problem, world, defs, memo: HashMap::new() }
+        Run { problem, world, defs, memo: HashMap::new(), wraps: HashSet::new(), constants: HashMap::new() }
     }
 
     pub fn def(&self, v: Value) -> Def<'k> {
         self.defs[v.index()]
     }
-
     pub fn line(&self, v: Value) -> Line {
         match self.def(v) {
             Def::Op(op, _) | Def::Index(op) | Def::Arg(op, _) => op.line,
             _ => Line::default(),
         }
     }
-
     pub fn shape(&self, v: Value) -> &'k [usize] {
         self.problem.kernel.ty(v).shape()
     }
@@ -142,9 +146,25 @@ impl<'k> Run<'k> {
         })
     }
 
+    /// Notes that an integer may wrap; false if that was known. What was found before must be found again.
+    pub fn wraps(&mut self, v: Value) -> bool {
+        self.memo.clear();
+        self.constants.clear();
+        self.wraps.insert(v)
+    }
+    /// Takes the wrapping integers of a run of the same text.
+    pub fn wraps_as(&mut self, other: HashSet<Value>) {
+        self.memo.clear();
+        self.constants.clear();
+        self.wraps = other;
+    }
+    pub fn wrapping(&self) -> &HashSet<Value> {
+        &self.wraps
+    }
     fn opaque(&self, t: &mut Terms, v: Value) -> Term {
         let elem = self.problem.kernel.ty(v).elem();
-        let hint = format!("opaque@{}", self.world.side);
+        let kind = if self.wraps.contains(&v) { WRAPPED } else { "opaque" };
+        let hint = format!("{kind}@{}", self.world.side);
         match elem {
             Scalar::I1 => t.fresh_bool(&hint),
             _ => t.fresh(&hint, range(elem)),
@@ -157,13 +177,15 @@ impl<'k> Run<'k> {
         if let Some(term) = self.memo.get(&key) {
             return Ok(*term);
         }
-        let term = self.int_fresh(t, v, idx, env)?;
+        // Without work left nothing is proved any more, whatever the value is.
+        let term = if t.budget.spend(1) { self.int_fresh(t, v, idx, env)? } else { self.opaque(t, v) };
         self.memo.insert(key, term);
         Ok(term)
     }
 
     fn int_fresh(&mut self, t: &mut Terms, v: Value, idx: &[Term], env: &Env) -> Eval<Term> {
         match self.def(v) {
+            Def::Op(..) if self.wraps.contains(&v) => Ok(self.opaque(t, v)),
             Def::Op(op, result) => match self.int_op(t, op, result, idx, env)? {
                 Some(term) => Ok(term),
                 None => Ok(self.opaque(t, v)),
@@ -333,6 +355,9 @@ impl<'k> Run<'k> {
 
     /// The parameter and offset that an address operand is at a lane.
     pub fn address(&mut self, t: &mut Terms, v: Value, idx: &[Term], env: &Env) -> Eval<Address> {
+        if !t.budget.spend(1) {
+            return self.stop(Line::default(), "a pointer is not followed to its buffer");
+        }
         match self.def(v) {
             Def::Param(param) => Ok(Address { param, offset: t.int(0) }),
             Def::Op(op, result) => {
@@ -410,11 +435,21 @@ impl<'k> Run<'k> {
     }
 
     /// The one number that all lanes of an integer tile hold, if the text alone shows it.
-    fn constant(&self, t: &mut Terms, v: Value) -> Option<i128> {
+    fn constant(&mut self, t: &mut Terms, v: Value) -> Option<i128> {
+        if let Some(known) = self.constants.get(&v) {
+            return *known;
+        }
+        let found = self.constant_fresh(t, v);
+        self.constants.insert(v, found);
+        found
+    }
+
+    fn constant_fresh(&mut self, t: &mut Terms, v: Value) -> Option<i128> {
         let Def::Op(op, _) = self.def(v) else {
             return None;
         };
         match &op.kind {
+            _ if self.wraps.contains(&v) => None,
             OpKind::Constant { value: Literal::Int(c), .. } => Some(i128::from(*c)),
             OpKind::Splat { x, .. } | OpKind::Broadcast { x, .. } | OpKind::ExpandDims { x, .. } => {
                 self.constant(t, *x)
@@ -435,7 +470,7 @@ impl<'k> Run<'k> {
 
     /// The constant that a loop adds to its k-th number in each iteration, if there is one. An i1 that changes has none: its
     /// addition wraps, and no obligation excludes that.
-    fn int_step(&self, t: &mut Terms, op: &'k Op, k: usize) -> Option<i128> {
+    fn int_step(&mut self, t: &mut Terms, op: &'k Op, k: usize) -> Option<i128> {
         let OpKind::For { args, body, .. } = &op.kind else {
             return None;
         };
@@ -447,6 +482,9 @@ impl<'k> Run<'k> {
             let Def::Op(o, _) = self.def(v) else {
                 return None;
             };
+            if self.wraps.contains(&v) {
+                return None;
+            }
             let OpKind::Binary { op: Binary::Add, a, b } = &o.kind else {
                 return None;
             };

@@ -39,6 +39,8 @@ pub enum SolverError {
     Hung { program: String, millis: u64 },
     #[error("the solver `{program}` answered `{line}`, which is not sat, unsat or unknown: nothing is proved")]
     Babble { program: String, line: String },
+    #[error("no thread for a proof: {0}")]
+    NoThread(std::io::Error),
     #[error(
         "two solvers disagree on question {hash}: {first} says {answer:?}, {second} does not: one of them is wrong, nothing is proved"
     )]

@@ -5,6 +5,7 @@
 //! facts that hold everywhere: the bounds with which a variable or function was declared. It must
 //! never use a path condition. Read next: [`crate::solver`].
 
+use crate::budget::Budget;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A term: an index into the [`Terms`] that made it.
@@ -56,6 +57,8 @@ pub struct Terms {
     bounds: Vec<Bounds>,
     fresh: u32,
     dimensions: HashSet<Term>,
+    /// The work that is left; it stands here because everything that works has the terms at hand.
+    pub budget: Budget,
     /// True if a constant left `i128` or a truth value was used as a number: then no later term may be trusted.
     pub spoiled: bool,
 }

@@ -119,6 +119,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Contract false "crates/vosti-verify/src/case.rs" "the same for a kernel of one's own",
     Meaning true "crates/vosti-tile/src/parse.rs" "TTIR text to a syntax tree",
     Meaning true "crates/vosti-tile/src/lift.rs" "operations of control flow",
+    Meaning true "crates/vosti-tile/src/lift/module.rs" "the module, its functions and their parameters",
     Meaning true "crates/vosti-tile/src/lift/simple.rs" "all other operations",
     Meaning true "crates/vosti-tile/src/build.rs" "types, shapes and constants of operations",
     Meaning true "crates/vosti-tile/src/ir.rs" "the operations of tile IR",
@@ -143,6 +144,8 @@ pub const TRUSTED: &[Trusted] = trusted![
     Rule true "crates/vosti-verify/src/quantify.rs" "what it means that any lane of a mask is true",
     Rule true "crates/vosti-verify/src/unary.rs" "bounds, wrap-around, coverage, one writer",
     Rule true "crates/vosti-verify/src/equal.rs" "which operand lanes must agree",
+    Rule true "crates/vosti-verify/src/memo.rs" "which goals need no second proof",
+    Rule true "crates/vosti-verify/src/alike.rs" "which sums of two texts may be compared",
     Rule true "crates/vosti-verify/src/loops.rs" "induction, and iterations that change nothing",
     Rule true "crates/vosti-verify/src/memory.rs" "which loaded cells the contract calls equal",
     Rule true "crates/vosti-verify/src/facts.rs" "zeros, minus infinity, finite cells",
@@ -166,6 +169,7 @@ pub const TRUSTED: &[Trusted] = trusted![
 /// Files beside the trusted ones that need no audit, each with the reason.
 pub const SEARCHES: &[(&str, &str)] = &[
     ("crates/vosti-core/src/trusted/mod.rs", "names the modules"),
+    ("crates/vosti-verify/src/budget.rs", "ends a proof that takes too long: it can refuse and never prove"),
     ("crates/vosti-verify/src/certificate.schema.json", "the form of a certificate, for other readers"),
     (
         "crates/vosti-verify/src/inventory.rs",

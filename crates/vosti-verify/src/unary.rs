@@ -7,9 +7,10 @@ use crate::integers::range;
 use crate::premises::Premises;
 use crate::problem::Dim;
 use crate::prover::{Access, Prover, Side, Site};
+use crate::run::WRAPPED;
 use crate::solve::witness;
-use crate::term::Term;
-use crate::verdict::{Obligation, Proof};
+use crate::term::{Node, Term};
+use crate::verdict::{Obligation, Proof, Trouble};
 use std::collections::HashMap;
 use vosti_kernels::{Role, Shape};
 use vosti_tile::{Binary, Cast, Line, OpKind, Padding, Scalar, Value};
@@ -18,13 +19,24 @@ impl<'k> Prover<'k, '_> {
     /// All obligations of one run.
     pub fn unary(&mut self, side: Side) -> Proof {
         self.separation(side)?;
-        let pids = self.program(side);
-        let sites = self.sites(side, pids)?;
-        for site in &sites {
-            self.no_wrap(side, site)?;
-            self.in_bounds(side, site)?;
-        }
-        self.tell("no integer operation wraps; every access is in bounds");
+        // A value that may wrap is found in one pass, and in the next one nothing is known of it.
+        let sites = loop {
+            let known = self.runs[side.index()].wrapping().len();
+            let pids = self.program(side);
+            let sites = self.sites(side, pids)?;
+            for site in &sites {
+                self.no_wrap(side, site)?;
+                self.in_bounds(side, site)?;
+            }
+            if self.runs[side.index()].wrapping().len() == known {
+                break sites;
+            }
+        };
+        let wrapping = self.runs[side.index()].wrapping().len();
+        self.tell(match wrapping {
+            0 => "no integer operation wraps; every access is in bounds".to_string(),
+            n => format!("{n} integer operations may wrap, and no access depends on them; every access is in bounds"),
+        });
         let stores = self.stores(side, &sites)?;
         for store in &stores {
             self.exact_effect(side, store)?;
@@ -108,7 +120,26 @@ impl<'k> Prover<'k, '_> {
         let lanes = self.lanes(shape);
         let (run, t) = self.run(side);
         let term = run.int(t, v, &lanes, &site.env)?;
-        self.in_range(site, term, elem, site.op.line)
+        match self.in_range(site, term, elem, site.op.line) {
+            Err(Trouble::Failed(failure)) if failure.obligation == Obligation::NoWrap => {
+                self.runs[side.index()].wraps(v);
+                self.wrapped.get_or_insert(failure);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// An integer that may wrap must not decide where an access goes or whether it is made: compilers take an address's lanes
+    /// for consecutive numbers.
+    fn no_wrapped_access(&self, access: &Access<'k>) -> Proof {
+        let Some(failure) = &self.wrapped else { return Ok(()) };
+        let roots = [&access.guard[..], &access.unchecked[..], &[access.offset]].concat();
+        let wraps = |t: &Term| matches!(self.t.node(*t), Node::Var { name, .. } if name.starts_with(WRAPPED));
+        match self.t.reachable(&roots).iter().any(wraps) {
+            true => Err(Trouble::Failed(failure.clone())),
+            false => Ok(()),
+        }
     }
 
     fn in_range(&mut self, site: &Site<'k>, term: Term, elem: Scalar, line: Line) -> Proof {
@@ -149,6 +180,7 @@ impl<'k> Prover<'k, '_> {
         let Some(access) = self.access(side, site)? else {
             return Ok(());
         };
+        self.no_wrapped_access(&access)?;
         if let OpKind::LoadBlock { check, padding, .. } = &site.op.kind
             && !check.is_empty()
             && *padding == Padding::Undefined

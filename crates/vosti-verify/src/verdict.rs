@@ -10,7 +10,9 @@ use vosti_tile::Line;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Obligation {
-    /// The TTIR is in the subset, and the contract fits it.
+    /// The contract can be read and fits the TTIR.
+    Contract,
+    /// The TTIR is in the subset.
     Subset,
     /// No buffer is both read and written, and only outputs are written.
     Separation,
@@ -38,11 +40,14 @@ pub enum Obligation {
     Dependency,
     /// A lane without a defined value reaches the output.
     Undefined,
+    /// The proof has more cases than the verifier's budget.
+    TooManyCases,
 }
 
 impl fmt::Display for Obligation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Obligation::Contract => "contract",
             Obligation::Subset => "subset",
             Obligation::Separation => "separation",
             Obligation::NoWrap => "no-wrap",
@@ -57,6 +62,7 @@ impl fmt::Display for Obligation {
             Obligation::Guard => "guard",
             Obligation::Dependency => "dependency",
             Obligation::Undefined => "undefined",
+            Obligation::TooManyCases => "too-many-cases",
         })
     }
 }
@@ -144,6 +150,7 @@ pub enum Assumption {
     NanPayload,
     DotHeightIndependent,
     ReduceHeightIndependent,
+    TextsLaidOutAlike,
 }
 
 impl Assumption {
@@ -166,6 +173,9 @@ impl Assumption {
             NanPayload => "equality of NaNs is up to payload: stores and comparisons do not look at it",
             DotHeightIndependent => "dot: a lane's result does not depend on how many rows and columns the tile has",
             ReduceHeightIndependent => "reduce: a row's result does not depend on how many rows the tile has",
+            TextsLaidOutAlike => {
+                "pairs: of two texts that differ in constants and extents alone, an operation at one place sums in one order"
+            }
         }
     }
 }

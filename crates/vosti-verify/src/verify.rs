@@ -1,5 +1,6 @@
 //! Proves one contract: first the premises, then the obligations of each run alone, then the relation of the two runs.
 
+use crate::budget::GIVEN_UP_MAX;
 use crate::certificate::StandsFor;
 use crate::certificate::extent;
 use crate::equal::{At, Mode};
@@ -46,7 +47,7 @@ impl Verification {
         Verification {
             name: name.to_string(),
             contract: "?".into(),
-            verdict: Verdict::Unknown(Failure::new(Obligation::Subset, line, error.to_string())),
+            verdict: Verdict::Unknown(Failure::new(error.obligation(), line, error.to_string())),
             assumptions: vec![],
             stands_for: vec![],
             story: vec![],
@@ -91,22 +92,35 @@ pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Resu
         (Some(_), Some(_)) => {}
         _ => {
             let why = format!("{WINDOWED} is a dimension of one of the two kernels");
-            verification.verdict = Verdict::Unknown(Failure::new(Obligation::Subset, Line::default(), why));
+            verification.verdict = Verdict::Unknown(Failure::new(Obligation::Contract, Line::default(), why));
         }
     }
     Ok(verification)
 }
 
 fn verify_case(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
+    // The rules follow operands recursively, as deep as the lifting allows a chain of them.
+    std::thread::scope(|scope| {
+        let deep = std::thread::Builder::new().stack_size(STACK);
+        let proof = deep.spawn_scoped(scope, || verify_here(left, right, solver)).map_err(SolverError::NoThread)?;
+        proof.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Bytes of the stack of a proof; pages that are not touched cost nothing.
+const STACK: usize = 256 << 20;
+
+fn verify_here(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
     let start = Instant::now();
     let same = std::ptr::eq(left, right);
     let mut prover = Prover::new(left, right, solver);
     let outcome = prove(&mut prover, same);
     let verdict = match outcome {
+        _ if prover.t.budget.exhausted() => Verdict::Unknown(too_many_cases(&prover, outcome)),
         Ok(()) if prover.t.spoiled => Verdict::Unknown(Failure::new(
             Obligation::NoWrap,
             Line::default(),
-            "a constant is too large for the verifier, or a bit is counted with",
+            "a constant or a product of sums is too large for the verifier, or a bit is counted with",
         )),
         Ok(()) => Verdict::Proved,
         Err(Trouble::Failed(mut failure)) => {
@@ -127,6 +141,19 @@ fn verify_case(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<V
         queries: prover.queries,
         time: start.elapsed(),
     })
+}
+
+/// The line is where the proof stopped.
+fn too_many_cases(prover: &Prover, outcome: Proof) -> Failure {
+    let why = match prover.gave_up > GIVEN_UP_MAX {
+        true => "the solver gave up on too many questions",
+        false => "the proof needs more steps than the verifier takes for one kernel",
+    };
+    let failure = Failure::new(Obligation::TooManyCases, Line::default(), why);
+    match outcome {
+        Err(Trouble::Failed(at)) => Failure { ttir_line: at.ttir_line, python_line: at.python_line, ..failure },
+        _ => failure,
+    }
 }
 
 /// As [`verify_pair`]; a pair that is not proved is replayed on the interpreter, `replays` times at most, and is refuted if
@@ -239,7 +266,10 @@ fn prove(p: &mut Prover, same: bool) -> Proof {
     p.tell("one run at a time:");
     p.depth += 1;
     p.unary(Side::L)?;
-    if !same {
+    if same {
+        let wrapping = p.runs[0].wrapping().clone();
+        p.runs[1].wraps_as(wrapping);
+    } else {
         p.unary(Side::R)?;
     }
     p.depth -= 1;
@@ -252,13 +282,13 @@ fn compatible(p: &Prover) -> Proof {
     let (a, b) = (p.runs[0].problem, p.runs[1].problem);
     let line = Line::default();
     if a.shape != b.shape {
-        return p.fail(Obligation::Subset, line, "the two kernels have contracts of different shapes");
+        return p.fail(Obligation::Contract, line, "the two kernels have contracts of different shapes");
     }
     for buffer in &a.buffers {
         let twin = b.buffers.iter().find(|o| o.role == buffer.role);
         if twin.is_none_or(|t| (&t.dims, t.elem) != (&buffer.dims, buffer.elem)) {
             let why = format!("`{}` has no counterpart of the same extents and type in the other kernel", buffer.name);
-            return p.fail(Obligation::Subset, line, why);
+            return p.fail(Obligation::Contract, line, why);
         }
     }
     let premises = [a, b].map(|problem| {
@@ -267,13 +297,13 @@ fn compatible(p: &Prover) -> Proof {
     });
     if (&a.numbers, &a.conditions) != (&b.numbers, &b.conditions) {
         return p.fail(
-            Obligation::Subset,
+            Obligation::Contract,
             line,
             "the two kernels have other dimensions or conditions, or take them in another order",
         );
     }
     if a.buffers.len() != b.buffers.len() || premises[0] != premises[1] {
-        return p.fail(Obligation::Subset, line, "the two kernels have different buffers, windows or splits");
+        return p.fail(Obligation::Contract, line, "the two kernels have different buffers, windows or splits");
     }
     Ok(())
 }
@@ -432,6 +462,25 @@ fn axis_of_rows(problem: &Problem) -> Option<(usize, i128)> {
     problem.grid.iter().enumerate().find_map(|(at, axis)| Some((at, times(axis)?)))
 }
 
+/// The two runs make the stores in other programs or iterations, and the left one not in the first: a grid that no row counts
+/// goes through the rows in a loop. Without loops and programs no runs are apart.
+fn elsewhere(p: &mut Prover, apart: &mut Vec<Term>, a: &Access, b: &Access) {
+    let places = |access: &Access| {
+        let env = &access.site.env;
+        env.pids.iter().copied().chain(env.loops.iter().map(|(_, done)| *done)).collect::<Vec<_>>()
+    };
+    let (here, there) = (places(a), places(b));
+    let one = p.t.int(1);
+    let (mut other, mut later) = (vec![], vec![]);
+    for (x, y) in here.iter().zip(&there) {
+        let same = p.t.eq(*x, *y);
+        other.push(p.t.not(same));
+        later.push(p.t.le(one, *x));
+    }
+    apart.push(p.t.or(&other));
+    apart.push(p.t.or(&later));
+}
+
 /// The premises have a model in which the two runs are really apart: different rows, batch sizes, programs, pages and
 /// slots; at least three tiles, the row not in the first.
 fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> {
@@ -443,10 +492,19 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
     differ(p, &mut apart, ml, mr);
     // If no axis counts rows or tiles, all rows have the same programs, and the runs cannot differ in them.
     let axes = [0, 1].map(|side| axis_of_rows(p.runs[side].problem));
-    let [Some((axis, times)), Some((other, other_times))] = axes else { return Ok(false) };
-    let (here, there) = (a.site.env.pids[axis], b.site.env.pids[other]);
-    let (tile, other_tile) = (p.t.div(here, times), p.t.div(there, other_times));
-    differ(p, &mut apart, tile, other_tile);
+    match axes {
+        [Some((axis, times)), Some((other, other_times))] => {
+            let (here, there) = (a.site.env.pids[axis], b.site.env.pids[other]);
+            let (tile, other_tile) = (p.t.div(here, times), p.t.div(there, other_times));
+            differ(p, &mut apart, tile, other_tile);
+            let programs = p.runs[0].world.programs_needed(axis);
+            let three = p.t.int(3 * times);
+            apart.push(p.t.le(three, programs));
+            apart.push(p.t.le(one, tile));
+        }
+        [None, None] => elsewhere(p, &mut apart, a, b),
+        _ => return Ok(false),
+    }
     if let (Some(x), Some(y)) = (p.chosen[0].tile, p.chosen[1].tile) {
         differ(p, &mut apart, x, y);
         for role in [Role::TileRows, Role::TileTable, Role::TilePos] {
@@ -490,10 +548,6 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
             differ(p, &mut apart, u, v);
         }
     }
-    let programs = p.runs[0].world.programs_needed(axis);
-    let three = p.t.int(3 * times);
-    apart.push(p.t.le(three, programs));
-    apart.push(p.t.le(one, tile));
     let len = p.context.len();
     p.context.extend(apart);
     let possible = p.satisfiable();

@@ -36,7 +36,10 @@ fn refused(case: &Case) -> String {
     let Err(error) = &case.problem else { panic!("{} was accepted", case.name) };
     let verification = Verification::refused(&case.name, error);
     let Verdict::Unknown(failure) = &verification.verdict else { panic!("{}", verification.verdict) };
-    assert_eq!(failure.obligation, vosti_verify::Obligation::Subset);
+    assert_eq!(failure.obligation, error.obligation());
+    let lifted = matches!(error, vosti_verify::ProblemError::Lift { .. });
+    let wanted = if lifted { vosti_verify::Obligation::Subset } else { vosti_verify::Obligation::Contract };
+    assert_eq!(failure.obligation, wanted);
     let line = verification.verdict.to_string();
     assert!(!line.contains('\n') && line.contains(&case.name), "{line}");
     line
@@ -132,6 +135,116 @@ fn a_true_bit_whose_sign_is_extended_is_minus_one() {
     assert!(report.verdict.to_string().contains("a pointer moves by no constant in a loop"), "{}", report.verdict);
 }
 
+/// `filetests/make.py` lowers `kernel`, whatever the contract stands above.
+#[test]
+fn a_contract_that_stands_above_another_function_is_refused() {
+    let function = "@triton.jit\ndef kernel(";
+    for (python, says) in [
+        (
+            [function, "@triton.jit\ndef broken(x):\n    return x\n\n\n@triton.jit\ndef kernel("],
+            "the contract stands above `broken`, and the TTIR is made from `kernel`: put it above `def kernel`",
+        ),
+        ([function, "HALF = 2\n\n\n@triton.jit\ndef kernel("], "is `HALF = 2`"),
+        (["import triton\n", "import triton\n\nkernel = None\n"], "both define `kernel`"),
+        (["import triton\n", "import triton\n\ndef kernel(x):\n    pass\n"], "both define `kernel`"),
+    ] {
+        let line = refused(&changed("linear", python, SAME));
+        assert!(line.contains(says), "{says:?} is not in {line}");
+    }
+    let line = refused(&changed("linear", SAME, ["public @kernel(", "public @broken("]));
+    assert!(line.contains("the TTIR is of `broken`, not of `kernel`"), "{line}");
+}
+
+/// Runs `filetests/make.py` on a file; what it prints if it refuses the file.
+fn made(python: &Path, path: &Path) -> Result<(), String> {
+    let make = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/make.py");
+    let run = std::process::Command::new(python).arg(make).arg(path).output().unwrap();
+    run.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&run.stderr).into_owned())
+}
+
+#[test]
+fn a_ttir_is_tied_to_every_file_that_was_executed_or_read_when_it_was_made() {
+    let Some(python) = vosti_test_tools::python("triton==3.6.0") else { return };
+    let source =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pass/hash_of_tokens.py"));
+    let source = source.unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let (own, beside) = (place.path().join("own"), place.path().join("beside"));
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::create_dir_all(&beside).unwrap();
+    let helper = "import triton\n\n\n@triton.jit\ndef half(x):\n    return x // 2\n";
+    std::fs::write(beside.join("helper.py"), helper).unwrap();
+    std::fs::write(beside.join("shift.txt"), "3").unwrap();
+    let path = own.join("case.py");
+    let header = "import sys\nsys.path.insert(0, __file__ + \"/../../beside\")\nimport helper\nSHIFT = tl.constexpr(int(open(__file__ + \"/../../beside/shift.txt\").read()))\n";
+    let text = source
+        .replacen("import triton.language as tl\n", &format!("import triton.language as tl\n{header}"), 1)
+        .replacen("h + (h << 3)", "helper.half(h) + (h << SHIFT)", 1);
+    std::fs::write(&path, text.replace("__file__ + \"/..", "__file__.rsplit(\"/\", 1)[0] + \"")).unwrap();
+    made(&python, &path).unwrap();
+    assert!(Case::read(&path).unwrap().problem.is_ok());
+    for (file, change) in [("helper.py", helper.replace("// 2", "// 3")), ("shift.txt", "4".to_string())] {
+        let old = std::fs::read_to_string(beside.join(file)).unwrap();
+        std::fs::write(beside.join(file), change).unwrap();
+        let line = refused(&Case::read(&path).unwrap());
+        assert!(line.contains(&format!("../beside/{file} is not what it was made from")), "{line}");
+        std::fs::write(beside.join(file), old).unwrap();
+    }
+    // The tool itself refuses to lower a function that has no contract above it.
+    let other = source.replace("def kernel(", "def half(")
+        + "\n\n@triton.jit\ndef kernel(tokens, rows, out, V: tl.constexpr, BM: tl.constexpr):\n    pass\n";
+    std::fs::write(&path, other).unwrap();
+    let error = made(&python, &path).unwrap_err();
+    assert!(error.contains("no contract ends above it"), "{error}");
+}
+
+/// `filetests/pass/persistent` with more lines in front of its store, and another value stored.
+fn before_the_store(lines: &str, value: &str) -> Case {
+    const STORE: &str = "      tt.store %10, %11, %12";
+    changed("persistent", SAME, [STORE, &format!("{lines}      tt.store %10, {value}, %12")])
+}
+
+/// The rules follow operands recursively, so a proof needs stack for the longest chain that the lifting takes.
+#[test]
+fn a_long_chain_of_operations_is_proved_or_refused_in_one_line() {
+    let chain = |n: usize| {
+        let step = |i: usize| format!("      %long{} = arith.addf %long{i}, %long{i} : tensor<16x16xf32>\n", i + 1);
+        let lines = "      %long0 = arith.addf %11, %11 : tensor<16x16xf32>\n".to_string();
+        before_the_store(&(lines + &(0..n).map(step).collect::<String>()), &format!("%long{n}"))
+    };
+    let line = refused(&chain(1000));
+    assert!(line.contains("more than 1000 operations in a chain, each on the result of the one before"), "{line}");
+    let Some(mut solver) = common::solver() else { return };
+    let verification = verify(chain(970).problem.as_ref().unwrap(), &mut solver).unwrap();
+    assert_eq!(verification.verdict, Verdict::Proved);
+}
+
+/// Each loop swaps two values that the loop inside of it swaps too: a proof compares the inner loop twice for each outer one.
+#[test]
+fn a_proof_of_too_many_cases_ends_and_says_so() {
+    let Some(mut solver) = common::solver() else { return };
+    const TILE: &str = "tensor<16x16xf32>";
+    let depth = 24;
+    let mut lines =
+        "      %none = arith.constant 0 : i32\n      %one = arith.constant 1 : i32\n      %two = arith.constant 2 : i32\n".to_string();
+    for i in 0..depth {
+        let (p, q) =
+            if i == 0 { ("%11".into(), "%11".into()) } else { (format!("%p{}", i - 1), format!("%q{}", i - 1)) };
+        lines += &format!(
+            "%s{i}:2 = scf.for %i{i} = %none to %two step %one iter_args(%p{i} = {p}, %q{i} = {q}) -> ({TILE}, {TILE})  : i32 {{\n"
+        );
+    }
+    let last = depth - 1;
+    lines += &format!("scf.yield %q{last}, %p{last} : {TILE}, {TILE}\n}}\n");
+    for i in (1..depth).rev() {
+        lines += &format!("scf.yield %s{i}#1, %s{i}#0 : {TILE}, {TILE}\n}}\n");
+    }
+    let case = before_the_store(&lines, "%s0#0");
+    let verification = verify(case.problem.as_ref().unwrap(), &mut solver).unwrap();
+    let line = verification.verdict.to_string();
+    assert!(line.starts_with("UNKNOWN: too-many-cases: the proof needs more steps"), "{line}");
+}
+
 #[test]
 fn a_specialisation_that_does_not_exist_is_refused() {
     let Err(error) = Problem::of_stem("linear-bf16-K3") else { panic!("accepted") };
@@ -185,8 +298,15 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
         ("store_kv", ["# BM = 16", "# BM = 16\n# WINDOW = 6"], "uses the constant WINDOW"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BK\"]"], "names BK twice"),
         ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"BQ\"]"], "no such constant"),
-        ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"N\"]"], "`N` is not known here"),
-        ("linear", ["# K = 40", "# K = 40.0"], "`K` is not known here"),
+        ("linear", ["# text = [\"BK\"]", "# text = [\"BK\", \"N\"]"], "the extents of `w`: `N` is not known here"),
+        ("linear", ["# K = 40", "# K = 40.0"], "the extents of `x`: `K` is not known here"),
+        ("linear", ["\"cdiv(N, BN)\"", "\"cdiv(N, BX)\""], "axis 1 of the grid: `cdiv(N, BX)`: `BX` is not known here"),
+        ("linear", ["\"cdiv(N, BN)\"", "\"cdiv(M, BN)\""], "axis 1 of the grid: `cdiv(M, BN)`: `M` is not known here"),
+        (
+            "any_linear",
+            ["\"cdiv(N, BN)\"", "\"cdiv(N, K)\""],
+            "axis 1 of the grid: `K` is a dimension: write a constant",
+        ),
         ("linear", ["# K = 40", "# K = 4611686018427387904"], "more elements than 64 bits count"),
         ("linear", ["# N = 24", "# N = 9223372036854775807"], "more elements than 64 bits count"),
         (

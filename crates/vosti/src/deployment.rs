@@ -231,7 +231,7 @@ impl Deployment {
             give_back();
             text
         });
-        let files = manifest::Model::of_contents(name, source.decoder().family, path, |file| source.held(file))
+        let files = manifest::Model::of_contents(path, |file| source.held(file))
             .map_err(|(path, error)| DeployError::Io { path, error })?;
         bundle.check_origin(&files, &target, &plan)?;
         bundle.admit(&plan)?;

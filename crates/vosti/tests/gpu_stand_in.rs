@@ -54,7 +54,7 @@ impl Place {
     fn prepare(&self) {
         let source = ModelSource::open(&self.config()).unwrap();
         let plan = source.plan(&Target::named(TARGET).with_lists(), None).unwrap();
-        let files = Model::of_files("random", source.decoder().family, &self.config()).unwrap();
+        let files = Model::of_files(&self.config()).unwrap();
         let images = vosti_model::plan::specs(&plan).iter().map(image).collect();
         let bundle = Bundle::built_in().unwrap().with_images(images);
         bundle.write(&self.bundle(), true, files, TARGET, &plan).unwrap();

@@ -23,8 +23,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let model = ModelSource::open(&path).with_context(cannot)?;
     let plan = model.plan(&Target::named(target), arguments.context).with_context(cannot)?;
     vosti_model::check_kernels(&plan).with_context(cannot)?;
-    let files = Files::of_files(name, model.decoder().family, &path)
-        .map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
+    let files = Files::of_files(&path).map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
     let mut bundle = Bundle::built_in()?;
     bundle.admit(&plan)?;
     if target != CPU {
@@ -34,7 +33,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     print(&format!(
         "{}: {} ops, {} kernels, every one certified for {}; context {}\n",
         arguments.output.display(),
-        manifest.program.ops.len(),
+        plan.program.ops.len(),
         manifest.kernels.len(),
         manifest.target,
         manifest.context

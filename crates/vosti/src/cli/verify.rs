@@ -71,6 +71,10 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     outcome
 }
 
+/// What a verdict of a Python file is about.
+const FRONT_END: &str = "The proof is about the TTIR. Triton's front end may leave out what the Python says: it merges a loop's states \
+                         that begin as one value, and writes -0.0 as 0.0.";
+
 /// A kernel in a file of its own, or two that must give the same bits.
 fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
     anyhow::ensure!(
@@ -97,6 +101,9 @@ fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
         explain(&mut out, &verification, arguments.all)?;
     }
     assumptions(&mut out, verification.assumptions.iter().copied())?;
+    if verification.verdict.is_proved() {
+        writeln!(out, "{FRONT_END}")?;
+    }
     verdict(&out, verification.verdict.is_proved())
 }
 
