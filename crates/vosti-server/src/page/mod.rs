@@ -1,9 +1,9 @@
 //! The page at `/`: chat, the engine's state, and one request alone and among others side by side.
 //!
-//! One HTML file, one style and one script are sent as one document; there is no build step. The page loads nothing from
-//! elsewhere, which its policy enforces, and writes all text through text nodes, never as HTML. It uses the API like any
-//! other client, with the key that the user types and that it does not keep; chats stay in the browser's own storage. The
-//! page holds no secret and is open to everyone.
+//! One HTML file, one style and one script, whose parts are joined here, are sent as one document; there is no build step and no
+//! library. The page loads nothing from elsewhere, which its policy enforces, and writes all text through text nodes, never as
+//! HTML. It uses the API like any other client, with the key that the user types and that the browser forgets with the tab;
+//! chats stay in the browser's own storage. The page holds no secret and is open to everyone. Read next: `base.js`, `talk.js`.
 
 use axum::http::HeaderValue;
 use axum::http::header::{
@@ -15,9 +15,22 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
+/// The parts of the script, in order: `talk.js` starts the page.
+const SCRIPT: [&str; 9] = [
+    include_str!("base.js"),
+    include_str!("highlight.js"),
+    include_str!("math.js"),
+    include_str!("markdown.js"),
+    include_str!("chats.js"),
+    include_str!("settings.js"),
+    include_str!("files.js"),
+    include_str!("same.js"),
+    include_str!("talk.js"),
+];
+
 static PAGE: LazyLock<String> = LazyLock::new(|| {
     let style = format!("<style>\n{}</style>", include_str!("page.css"));
-    let script = format!("<script>\n{}</script>", include_str!("page.js"));
+    let script = format!("<script>\n{}</script>", SCRIPT.concat());
     include_str!("index.html").replacen("<style></style>", &style, 1).replacen("<script></script>", &script, 1)
 });
 
