@@ -1,16 +1,18 @@
-# docker build -t vosti . && docker run --rm -p 127.0.0.1:8000:8000 -v vosti-models:/var/lib/vosti vosti
+# cargo xtask release && docker build -t vosti .
+# docker run --rm -p 127.0.0.1:8000:8000 -v vosti-models:/var/lib/vosti vosti
 # What it is and how to run it: docs/deploy.md.
-FROM rust:1.95-bookworm AS build
-WORKDIR /src
-COPY . .
-RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package vosti && cp target/release/vosti /usr/local/bin/vosti
+FROM debian:bookworm-slim AS archive
+# Set by docker: amd64 or arm64.
+ARG TARGETARCH
+COPY target/release-files/vosti-*.tar.gz /
+RUN case "$TARGETARCH" in arm64) processor=aarch64 ;; *) processor=x86_64 ;; esac && \
+    tar -xzf "/vosti-$processor-unknown-linux-gnu.tar.gz" --strip-components=1
 
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
 # Models are kept where a volume can be mounted; nothing else is written.
 RUN useradd --system --uid 10001 --home-dir /var/lib/vosti --create-home vosti
-COPY --from=build /usr/local/bin/vosti /usr/local/bin/vosti
+COPY --from=archive /vosti /usr/local/bin/vosti
 ENV XDG_CACHE_HOME=/var/lib/vosti
 USER vosti
 VOLUME /var/lib/vosti

@@ -6,6 +6,7 @@ mod helm;
 mod llama_cpp;
 mod mutants;
 mod python;
+mod release;
 mod test;
 mod tidy;
 mod trust;
@@ -55,6 +56,8 @@ enum Task {
     VerifyMutants(mutants::Mutants),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
+    /// Builds the files of a release for this machine: the command's archive, its SHA-256 and the wheel
+    Release,
     /// Builds the Python package as a wheel and prints where it is
     Wheel(wheel::Wheel),
     /// Fetches llama.cpp's source, whose vocabularies and chat templates tests read, and prints its folder
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Task::Book => book::run(),
         Task::Test => test::run(),
         Task::Verify { check, prove } => verify::run(check, prove),
+        Task::Release => release::run(),
         Task::Wheel(options) => wheel::run(&options),
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::Tidy => tidy::run(),

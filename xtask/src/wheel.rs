@@ -11,7 +11,7 @@ const PACKAGE: &str = "crates/vosti-python";
 /// Packages that the tests need; for users they are optional.
 const TOOLS: [&str; 2] = ["httpx", "ray[serve]==2.60.0; python_version >= '3.10'"];
 /// The linker of a wheel for other machines.
-const LINKER: &str = "ziglang==0.17.1";
+pub const LINKER: &str = "ziglang==0.17.1";
 
 #[derive(clap::Args)]
 pub struct Wheel {
@@ -27,13 +27,18 @@ pub fn run(options: &Wheel) -> Result<()> {
     if options.test {
         return test();
     }
-    let wheel = if options.manylinux { manylinux()? } else { build("wheels", "", &[])? };
+    let wheel = if options.manylinux { manylinux()? } else { own()? };
     println!("{}", wheel.display());
     Ok(())
 }
 
+/// Builds a wheel for this machine.
+pub fn own() -> Result<PathBuf> {
+    build("wheels", "", &[])
+}
+
 /// Builds a wheel that needs no newer symbol than those of glibc 2.28. maturin checks it.
-fn manylinux() -> Result<PathBuf> {
+pub fn manylinux() -> Result<PathBuf> {
     let python = environment("zig-python", &[LINKER.as_ref()])?;
     build("wheels", "--zig --compatibility manylinux_2_28", &[("CARGO_ZIGBUILD_PYTHON_PATH", &python)])
 }
@@ -53,7 +58,7 @@ pub fn test() -> Result<()> {
 }
 
 /// A new Python environment under `target/` with these packages: its interpreter.
-fn environment(name: &str, packages: &[&OsStr]) -> Result<PathBuf> {
+pub fn environment(name: &str, packages: &[&OsStr]) -> Result<PathBuf> {
     let folder = target_folder().join(name);
     run_command(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
     let python = folder.join("bin/python");
