@@ -121,7 +121,7 @@ impl Bundle {
         // The activations' type is the first launch's, and every other launch must agree with it.
         let mut act: Option<Act> = None;
         for (index, op) in plan.program.ops.iter().enumerate() {
-            let binding = plan.bindings.get(op_contract::binding_of(op) as usize);
+            let binding = plan.bindings.get(op.uses().binding as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
             let stages = launch_pair::stages(op_contract::shape(op), launches.len()).ok_or(BundleError::Launches {
                 op: op_contract::name(op),

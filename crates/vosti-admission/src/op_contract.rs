@@ -6,60 +6,35 @@
 //! and `launch_pair.rs` checks that the two together are the op.
 
 use std::collections::BTreeMap;
-use vosti_core::{Dtype, Op, PAGE, Program, RowSet};
+use vosti_core::{Dtype, Op, PAGE, Program, RowSet, Uses};
 use vosti_kernels::{Act, Const, Extent, Role, Scratch, Shape, Spec};
 use vosti_model::Weight;
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
 use vosti_verify::problem::{Axis, Buffer, Dim, limit};
 
-/// The buffers, rows and layer that an op gives its kernel.
-struct Use<'a> {
-    name: &'static str,
-    shape: Shape,
-    ins: &'a [u32],
-    outs: &'a [u32],
-    rows: RowSet,
-    layer: Option<u32>,
-    window: Option<u32>,
-}
-
-/// Which binding of the model's table an op uses.
-pub fn binding_of(op: &Op) -> u32 {
-    match op {
-        Op::Embed { k, .. } | Op::Rowwise { k, .. } | Op::StoreKv { k, .. } | Op::Attend { k, .. } => *k,
-    }
-}
-
-fn usage(op: &Op) -> Use<'_> {
-    let base =
-        Use { name: "Embed", shape: Shape::Rowwise, ins: &[], outs: &[], rows: RowSet::All, layer: None, window: None };
-    match op {
-        Op::Embed { out, .. } => Use { outs: std::slice::from_ref(out), ..base },
-        Op::Rowwise { ins, outs, rows, .. } => Use { name: "Rowwise", ins, outs, rows: *rows, ..base },
-        Op::StoreKv { ins, layer, .. } => {
-            Use { name: "StoreKv", shape: Shape::StoreKv, ins, layer: Some(*layer), ..base }
-        }
-        Op::Attend { q, layer, out, window, .. } => Use {
-            name: "Attend",
-            shape: Shape::Attend,
-            ins: std::slice::from_ref(q),
-            outs: std::slice::from_ref(out),
-            layer: Some(*layer),
-            window: *window,
-            ..base
-        },
-    }
-}
-
 /// An op's name in messages.
 pub fn name(op: &Op) -> &'static str {
-    usage(op).name
+    let used = op.uses();
+    match shape_of(&used) {
+        Shape::StoreKv => "StoreKv",
+        Shape::Attend => "Attend",
+        _ if used.tokens => "Embed",
+        _ => "Rowwise",
+    }
 }
 
 /// The shape of an op's contract.
 pub fn shape(op: &Op) -> Shape {
-    usage(op).shape
+    shape_of(&op.uses())
+}
+
+fn shape_of(used: &Uses) -> Shape {
+    match (used.cache_written, used.cache_read) {
+        (Some(_), _) => Shape::StoreKv,
+        (None, Some(_)) => Shape::Attend,
+        (None, None) => Shape::Rowwise,
+    }
 }
 
 /// A launch of an op.
@@ -79,7 +54,7 @@ pub struct Bound<'a> {
 /// Refuses a contract that does not promise what the op needs of this launch, or that needs what the op does not give. The
 /// error says in words what differs.
 pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> Result<(), String> {
-    let used = usage(op);
+    let used = op.uses();
     if problem.shape != launch.stage {
         return Err(format!("its contract has the shape {:?}, the op needs {:?}", problem.shape, launch.stage));
     }
@@ -107,7 +82,7 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     if let Some(name) = launch.bound.keys().find(|name| !takes(name)) {
         return Err(format!("it has no weight `{name}`, to which the launch binds one"));
     }
-    for i in 0..used.outs.len() {
+    for i in 0..used.outputs.len() {
         if problem.role(Role::Out(i)).is_none() {
             return Err(format!("no parameter is the op's output {i}"));
         }
@@ -117,8 +92,8 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     if let Some(i) = (0..launch.scratch.len()).find(|i| problem.role(Role::Scratch(*i)).is_none()) {
         return Err(format!("no parameter is the op's scratch {i}"));
     }
-    if used.shape == Shape::Attend {
-        attend(&used, problem)?;
+    if let Some(read) = used.cache_read {
+        attend(read.window, problem)?;
     }
     Ok(())
 }
@@ -176,48 +151,50 @@ pub fn same_numbers(first: &Spec, other: &Spec) -> Result<(), String> {
 }
 
 /// False if the op gives nothing for the buffer's role; an error if it gives something else than the contract says.
-fn role(program: &Program, used: &Use, problem: &Problem, buffer: &Buffer, launch: &Bound) -> Result<bool, String> {
-    let rowwise = used.shape == Shape::Rowwise;
-    let embed = rowwise && used.name == "Embed";
+fn role(program: &Program, used: &Uses, problem: &Problem, buffer: &Buffer, launch: &Bound) -> Result<bool, String> {
+    let shape = shape_of(used);
     let all = used.rows == RowSet::All;
     match buffer.role {
-        Role::In(i) => used.ins.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
-        Role::Out(i) => used.outs.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
+        Role::In(i) => used.inputs.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
+        Role::Out(i) => used.outputs.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
         Role::Weight(_) => match launch.bound.get(&buffer.name).map(|name| (name, launch.weights.get(name))) {
             None => Err("is a weight, and the launch binds none to it".into()),
             Some((name, None)) => Err(format!("is bound to `{name}`, a weight that the model does not have")),
             Some((name, Some(weight))) if weight.parameter != buffer.name => {
                 Err(format!("is bound to `{name}`, which is made for a parameter `{}`", weight.parameter))
             }
-            Some((_, Some(weight))) => self::weight(program, embed, weight, &buffer.dims),
+            Some((_, Some(weight))) => self::weight(program, used.tokens, weight, &buffer.dims),
         },
-        Role::Rows => Ok(used.shape != Shape::Attend),
-        Role::Tokens => Ok(embed),
+        Role::Rows => Ok(shape != Shape::Attend),
+        Role::Tokens => Ok(used.tokens),
         // A selected row's position stands at its packed index, which a contract over positions does not say.
-        Role::Positions => Ok((rowwise && !embed && all) || used.shape == Shape::StoreKv),
-        Role::RowIndex => Ok(rowwise && !all),
-        Role::Slots => Ok(used.shape == Shape::StoreKv),
+        Role::Positions => Ok(!used.tokens && all && shape != Shape::Attend),
+        Role::RowIndex => Ok(!all),
+        Role::Slots => Ok(used.cache_written.is_some()),
         Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
-            Ok(used.shape == Shape::Attend)
+            Ok(used.cache_read.is_some())
         }
         // Scratch without elements needs no room.
         Role::Scratch(_) if buffer.dims.first() == Some(&Dim::Const(0)) => Ok(true),
         Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
-        Role::CacheK | Role::CacheV => used.layer.map_or(Ok(false), |layer| cache(program, layer, &buffer.dims)),
+        Role::CacheK | Role::CacheV => {
+            let layer = used.cache_written.or(used.cache_read.map(|read| read.layer));
+            layer.map_or(Ok(false), |layer| cache(program, layer, &buffer.dims))
+        }
     }
 }
 
 /// Refuses a buffer of another element type than the op gives. A device makes weights in the type that their kernels read, so
 /// a weight may hold FP32 or the activations' type.
-fn types(program: &Program, used: &Use, buffer: &Buffer, act: Act) -> Result<(), String> {
+fn types(program: &Program, used: &Uses, buffer: &Buffer, act: Act) -> Result<(), String> {
     let own = if act == Act::Bf16 { Scalar::Bf16 } else { Scalar::F32 };
     let of = |list: &[u32], i: usize| {
         let decl = list.get(i).and_then(|b| program.buffers.get(*b as usize));
         decl.map(|decl| if decl.dtype == Dtype::F32 { Scalar::F32 } else { own })
     };
     let given = match buffer.role {
-        Role::In(i) => of(used.ins, i),
-        Role::Out(i) => of(used.outs, i),
+        Role::In(i) => of(&used.inputs, i),
+        Role::Out(i) => of(&used.outputs, i),
         Role::CacheK | Role::CacheV => Some(own),
         Role::Scratch(_) => Some(Scalar::F32),
         Role::Weight(_) => Some(if buffer.elem == Scalar::F32 { Scalar::F32 } else { own }),
@@ -256,7 +233,7 @@ fn width(dims: &[Dim]) -> Option<i128> {
 }
 
 /// Refuses a row buffer of another width than the contract says, or of other rows.
-fn rows(program: &Program, used: &Use, buffer: u32, dims: &[Dim]) -> Result<bool, String> {
+fn rows(program: &Program, used: &Uses, buffer: u32, dims: &[Dim]) -> Result<bool, String> {
     let Some(given) = program.buffers.get(buffer as usize) else { return Ok(false) };
     let width = width(dims);
     if width != Some(i128::from(given.width)) {
@@ -301,7 +278,7 @@ fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
     Ok(true)
 }
 
-fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
+fn attend(window: Option<u32>, problem: &Problem) -> Result<(), String> {
     // The core makes tiles of up to HEIGHT rows.
     let (height, most) = (problem.int("HEIGHT"), problem.premises.tile_rows().unwrap_or(0));
     if !height.is_some_and(|height| (1..=most).contains(&height)) {
@@ -314,7 +291,7 @@ fn attend(used: &Use, problem: &Problem) -> Result<(), String> {
         Some(other) => return Err(format!("its window is {other:?}, which is no number")),
     };
     let words = |w: i128| if w == 0 { "no window".to_string() } else { format!("a window of {w}") };
-    match used.window {
+    match window {
         Some(0) => Err("the op's window shows nothing".into()),
         window => {
             let wanted = i128::from(window.unwrap_or(0));

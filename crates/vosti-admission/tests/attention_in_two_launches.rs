@@ -23,7 +23,7 @@ fn attends(op: &Op) -> bool {
 
 fn binding(plan: &mut ModelPlan) -> &mut Binding {
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
-    &mut plan.bindings[op_contract::binding_of(op) as usize]
+    &mut plan.bindings[op.uses().binding as usize]
 }
 
 fn halves() -> (Problem, Problem) {
@@ -153,7 +153,7 @@ fn launches_that_are_not_those_two_in_that_order_are_refused() {
     }
     // No op but attention has two launches.
     let mut plan = plan("cpu");
-    let split = op_contract::binding_of(plan.program.ops.iter().find(|op| attends(op)).unwrap());
+    let split = plan.program.ops.iter().find(|op| attends(op)).unwrap().uses().binding;
     let Op::Embed { k, .. } = &mut plan.program.ops[0] else { panic!("the first op embeds") };
     *k = split;
     refused(bundle.admit(&plan), "op 0 (Embed) runs 2 launches");

@@ -31,13 +31,13 @@ fn bundle() -> Bundle {
 
 fn kernel_of(plan: &ModelPlan, wanted: impl Fn(&Op) -> bool) -> (usize, String) {
     let index = plan.program.ops.iter().position(wanted).unwrap();
-    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
+    let k = plan.program.ops[index].uses().binding as usize;
     (index, plan.bindings[k].launches[0].spec.text().to_string())
 }
 
 /// The specialisation that the first launch of an op runs.
 fn first_of(plan: &mut ModelPlan, index: usize) -> &mut Spec {
-    let k = op_contract::binding_of(&plan.program.ops[index]) as usize;
+    let k = plan.program.ops[index].uses().binding as usize;
     &mut plan.bindings[k].launches[0].spec
 }
 
@@ -170,7 +170,7 @@ fn a_forged_certificate_is_refused() {
 #[test]
 fn an_op_bound_to_a_kernel_of_another_shape_is_refused() {
     let find = |plan: &ModelPlan, wanted: fn(&Op) -> bool| {
-        op_contract::binding_of(plan.program.ops.iter().find(|op| wanted(op)).unwrap())
+        plan.program.ops.iter().find(|op| wanted(op)).unwrap().uses().binding
     };
     let plan = gemma();
     let embed = find(&plan, |op| matches!(op, Op::Embed { .. }));
@@ -283,7 +283,7 @@ fn a_weight_bound_to_another_parameter_than_it_is_made_for_is_refused() {
 fn scratch_for_an_op_that_has_no_use_for_it_is_refused() {
     let mut plan = gemma();
     let op = plan.program.ops.iter().find(|op| matches!(op, Op::Rowwise { .. })).unwrap();
-    let binding = &mut plan.bindings[op_contract::binding_of(op) as usize];
+    let binding = &mut plan.bindings[op.uses().binding as usize];
     binding.scratch.push(Scratch { keys: 64, rows: 16, width: 1 });
     refused(bundle().admit(&plan), &["Rowwise", "no parameter is the op's scratch 0"]);
 }

@@ -157,54 +157,49 @@ impl Program {
             self.tracks(op as int, written@, stored@),
         ensures out is Ok <==> self.op_wf(op as int),
     {
-        match &self.ops[op] {
-            Op::Embed { k, out } => {
-                self.check_kernel(op, *k)?;
-                self.check_output(op, *out, RowSet::All)
-            },
-            Op::Rowwise { k, ins, outs, rows } => {
-                self.check_kernel(op, *k)?;
-                self.check_inputs(op, ins, *rows, written)?;
-                self.check_outputs(op, ins, outs, *rows)
-            },
-            Op::StoreKv { k, ins, layer } => {
-                self.check_kernel(op, *k)?;
-                self.check_inputs(op, ins, RowSet::All, written)?;
-                if *layer as usize >= self.layers.len() {
-                    return Err(ProgramError::LayerOutOfRange { op });
-                }
-                if stored[*layer as usize] {
-                    return Err(ProgramError::StoredTwice { op });
-                }
-                Ok(())
-            },
-            Op::Attend { k, q, layer, out, window } => {
-                self.check_kernel(op, *k)?;
-                self.check_input(op, *q, RowSet::All, written)?;
-                self.check_output(op, *out, RowSet::All)?;
-                if *q == *out {
-                    return Err(ProgramError::OutputIsInput { op });
-                }
-                if *layer as usize >= self.layers.len() {
-                    return Err(ProgramError::LayerOutOfRange { op });
-                }
-                if !stored[*layer as usize] {
-                    return Err(ProgramError::AttendBeforeStore { op });
-                }
-                let group = self.layers[*layer as usize].group as usize;
-                if !within(*window, self.groups[group].window) {
-                    return Err(ProgramError::WindowBeyondGroup { op });
-                }
-                Ok(())
-            },
+        let used = self.ops[op].uses();
+        if used.binding >= self.kernels {
+            return Err(ProgramError::KernelOutOfRange { op });
         }
+        if used.inputs.len() == 0 && !used.tokens {
+            return Err(ProgramError::NoInput { op });
+        }
+        self.check_inputs(op, &used.inputs, used.rows, written)?;
+        if used.outputs.len() == 0 && used.cache_written.is_none() {
+            return Err(ProgramError::NoOutput { op });
+        }
+        self.check_outputs(op, &used.inputs, &used.outputs, used.rows)?;
+        self.check_cache(op, &used, stored)
     }
 
-    fn check_kernel(&self, op: usize, k: u32) -> (out: Result<(), ProgramError>)
-        ensures out is Ok <==> k < self.kernels,
+    fn check_cache(&self, op: usize, used: &Uses, stored: &Vec<bool>) -> (out: Result<(), ProgramError>)
+        requires
+            self.layers_wf(),
+            stored@.len() == self.layers@.len(),
+            forall|l: u32| l < stored@.len() ==> (stored@[l as int] <==> #[trigger] self.stored(op as int, l)),
+        ensures
+            out is Ok <==> (used.cache_written matches Some(layer) ==> self.cache_writable(op as int, layer))
+                && (used.cache_read matches Some(read) ==> self.cache_readable(op as int, read)),
     {
-        if k >= self.kernels {
-            return Err(ProgramError::KernelOutOfRange { op });
+        if let Some(layer) = used.cache_written {
+            if layer as usize >= self.layers.len() {
+                return Err(ProgramError::LayerOutOfRange { op });
+            }
+            if stored[layer as usize] {
+                return Err(ProgramError::StoredTwice { op });
+            }
+        }
+        if let Some(read) = used.cache_read {
+            if read.layer as usize >= self.layers.len() {
+                return Err(ProgramError::LayerOutOfRange { op });
+            }
+            if !stored[read.layer as usize] {
+                return Err(ProgramError::AttendBeforeStore { op });
+            }
+            let group = self.layers[read.layer as usize].group as usize;
+            if !within(read.window, self.groups[group].window) {
+                return Err(ProgramError::WindowBeyondGroup { op });
+            }
         }
         Ok(())
     }
@@ -215,9 +210,6 @@ impl Program {
             forall|b: u32| b < written@.len() ==> (written@[b as int] <==> #[trigger] self.written(op as int, b)),
         ensures out is Ok <==> self.all_readable(op as int, ins@, rows),
     {
-        if ins.len() == 0 {
-            return Err(ProgramError::NoInput { op });
-        }
         let mut i: usize = 0;
         while i < ins.len()
             invariant
@@ -265,13 +257,8 @@ impl Program {
     }
 
     fn check_outputs(&self, op: usize, ins: &Vec<u32>, outs: &Vec<u32>, rows: RowSet) -> (out: Result<(), ProgramError>)
-        ensures
-            out is Ok <==> 0 < outs@.len() && outs@.no_duplicates()
-                && forall|i: int| 0 <= i < outs@.len() ==> self.writable(#[trigger] outs@[i], rows) && !ins@.contains(outs@[i]),
+        ensures out is Ok <==> self.all_writable(ins@, outs@, rows),
     {
-        if outs.len() == 0 {
-            return Err(ProgramError::NoOutput { op });
-        }
         let mut i: usize = 0;
         while i < outs.len()
             invariant
@@ -303,30 +290,36 @@ impl Program {
             self.lemma_marks(op as int);
         }
         let ghost before = written@;
-        proof { assert(self.op_wf(op as int)); }
-        match &self.ops[op] {
-            Op::Embed { out, .. } => { written[*out as usize] = true; },
-            Op::Attend { out, .. } => { written[*out as usize] = true; },
-            Op::StoreKv { layer, .. } => { stored[*layer as usize] = true; },
-            Op::Rowwise { outs, .. } => {
-                let mut i: usize = 0;
-                while i < outs.len()
-                    invariant
-                        i <= outs.len(),
-                        written@.len() == before.len() == self.buffers@.len(),
-                        forall|j: int| 0 <= j < outs@.len() ==> self.writable(#[trigger] outs@[j], self.buffers@[outs@[j] as int].rows),
-                        forall|b: int| 0 <= b < before.len() ==> (#[trigger] written@[b] <==> before[b] || listed(outs@, i as int, b)),
-                    decreases outs.len() - i,
-                {
-                    written[outs[i] as usize] = true;
-                    proof {
-                        assert(listed(outs@, i + 1, outs@[i as int] as int));
-                        assert forall|b: int| listed(outs@, i + 1, b) implies #[trigger] listed(outs@, i as int, b) || b == outs@[i as int] by {}
-                        assert forall|b: int| listed(outs@, i as int, b) implies #[trigger] listed(outs@, i + 1, b) by {}
-                    }
-                    i += 1;
+        let used = self.ops[op].uses();
+        let mut i: usize = 0;
+        while i < used.outputs.len()
+            invariant
+                i <= used.outputs.len(),
+                written@.len() == before.len() == self.buffers@.len(),
+                self.all_writable(used.inputs@, used.outputs@, used.rows),
+                forall|b: int| 0 <= b < before.len() ==> (#[trigger] written@[b] <==> before[b] || listed(used.outputs@, i as int, b)),
+            decreases used.outputs.len() - i,
+        {
+            written[used.outputs[i] as usize] = true;
+            proof {
+                let outs = used.outputs@;
+                assert(listed(outs, i + 1, outs[i as int] as int));
+                assert forall|b: int| listed(outs, i + 1, b) implies #[trigger] listed(outs, i as int, b) || b == outs[i as int] by {}
+                assert forall|b: int| listed(outs, i as int, b) implies #[trigger] listed(outs, i + 1, b) by {}
+            }
+            i += 1;
+        }
+        proof {
+            let outs = used.outputs@;
+            assert forall|b: u32| #[trigger] self.ops@[op as int].writes(b) <==> listed(outs, outs.len() as int, b as int) by {
+                if self.ops@[op as int].writes(b) {
+                    let j = choose|j: int| 0 <= j < outs.len() && outs[j] == b;
+                    assert(outs[j] as int == b);
                 }
-            },
+            }
+        }
+        if let Some(layer) = used.cache_written {
+            stored[layer as usize] = true;
         }
     }
 }

@@ -93,12 +93,6 @@ impl Layout {
         Ok(())
     }
 
-    /// The room holds the plan, and the array the room.
-    pub open(crate) spec fn room_holds(self, plan: StepPlan, room: Option<usize>) -> bool {
-        room matches Some(room) ==> plan.tokens@.len() <= room && plan.selected@.len() <= room
-            && room <= self.rows_max && room <= self.selected_max
-    }
-
     fn write_rows(&self, cells: &mut [i32], plan: &StepPlan)
         requires self.ready(*plan), self.len <= old(cells)@.len(),
         ensures kept(old(cells)@, final(cells)@, 0), self.rows_written(final(cells)@, *plan),

@@ -13,6 +13,7 @@ use crate::premises::*;
 use crate::program::*;
 use crate::proof::image::*;
 use crate::seam::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
@@ -114,7 +115,9 @@ impl Image {
     }
 
     /// Gives each array its place in the largest step, as in a new image.
-    pub fn spread(&mut self) {
+    pub fn spread(&mut self)
+        ensures final(self).spread_out(*old(self)),
+    {
         proof { use_type_invariant(&*self); }
         if let Some(mut layout) = self.open() {
             let (rows, selected) = (layout.rows_max, layout.selected_max);
@@ -177,50 +180,6 @@ impl Image {
         layout
     }
 
-    pub open(crate) spec fn says_len(self, n: usize) -> bool {
-        self.spec_layout() matches Some(layout) ==> n == layout.len
-    }
-
-    pub open(crate) spec fn says_place(self, meta: Meta, place: Place) -> bool {
-        self.spec_layout() matches Some(layout) ==> (layout.has(meta) ==> place.start == layout.start_of(meta) && place.len == layout.len_of(meta))
-    }
-
-    pub open(crate) spec fn says_launched(self, rows: usize, selected: usize) -> bool {
-        self.spec_layout() matches Some(layout) ==> rows == layout.rows && selected == layout.selected
-    }
-
-    pub open(crate) spec fn says_tiles(self, tiling: usize, n: usize) -> bool {
-        self.spec_layout() matches Some(layout) ==> (tiling < layout.counts@.len() ==> n == layout.counts@[tiling as int])
-    }
-
-    pub open(crate) spec fn says_length(self, n: usize) -> bool {
-        self.spec_layout() matches Some(layout) ==> n == layout.length
-    }
-
-    /// The room holds the plan, and the array the room.
-    pub open(crate) spec fn room_holds(self, plan: StepPlan, room: Option<usize>) -> bool {
-        self.spec_layout() matches Some(layout) && layout.room_holds(plan, room)
-    }
-
-    /// It was made for this program, whose sizes are within the bounds of the proofs.
-    pub open(crate) spec fn made_for(self, program: Program) -> bool {
-        self.spec_layout() matches Some(layout) && layout.made_for(program)
-    }
-
-    /// Steps of so many rows and selected rows fit.
-    pub open(crate) spec fn takes(self, rows: usize, selected: usize) -> bool {
-        self.spec_layout() matches Some(layout) && rows <= layout.rows_max && selected <= layout.selected_max
-    }
-
-    /// The array is as long as `len` says.
-    pub open(crate) spec fn has_room(self, cells: Seq<i32>) -> bool {
-        self.spec_layout() matches Some(layout) && layout.len <= cells.len()
-    }
-
-    /// The array holds the plan's step.
-    pub open(crate) spec fn told(self, cells: Seq<i32>, plan: StepPlan) -> bool {
-        self.spec_layout() matches Some(layout) && layout.told(cells, plan)
-    }
 }
 
 /// An array's place.

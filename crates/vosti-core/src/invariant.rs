@@ -4,34 +4,20 @@
 //! names the sequence, and what a step reads is checked to be there when the step is planned.
 
 use crate::block::{Block, Parent};
-use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::ids::{BlockId, NO_PAGE, PAGE, Token};
 use crate::meaning::*;
-use crate::next::*;
 use crate::pages::{Page, Pool};
-use crate::plan::{SeqPlan, StepPlan};
 use crate::program::*;
-use crate::proof::canonical::*;
 use crate::proof::forward::*;
 use crate::proof::reference::*;
 use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
-
-pub type Slots<T> = Seq<Option<Request<T>>>;
-
-/// A request is live in this slot.
-pub open(crate) spec fn live<T>(requests: Slots<T>, s: int) -> bool {
-    0 <= s < requests.len() && requests[s] is Some
-}
-
-/// A block is registered in this slot.
-pub open(crate) spec fn registered(blocks: Seq<Option<Block>>, b: int) -> bool {
-    0 <= b < blocks.len() && blocks[b] is Some
-}
 
 /// The page belongs to entry i of the table of the request in slot s.
 pub open(crate) spec fn owned_by(page: Page, s: int, i: int) -> bool {
@@ -238,13 +224,6 @@ impl<S: Sampler> State<S> {
         &&& s.emits ==> s.selected > s.drafts && r.history@.len() + s.drafts < program.context && !r.done
         // What the sampler reads is brought to the host.
         &&& s.brings(S::reads_of(S::state_bits(&r.state)))
-    }
-
-    /// The history of sequence q, its drafts included.
-    pub open(crate) spec fn seq_history(self, q: int) -> Seq<Token> {
-        let s = self.plan.sequences@[q];
-        let end = s.first_row + s.rows;
-        self.requests@[s.request.slot as int]->0.history@ + self.plan.tokens@.subrange(end - s.drafts, end)
     }
 
     pub open(crate) spec fn histories(self) -> Seq<Seq<Token>> {

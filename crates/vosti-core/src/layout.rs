@@ -11,6 +11,7 @@ use crate::program::*;
 use crate::proof::image::*;
 use crate::put::pages;
 use crate::seam::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

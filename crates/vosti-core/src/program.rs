@@ -117,26 +117,37 @@ pub open spec fn window_within(window: Option<u32>, group: Option<u32>) -> bool 
     }
 }
 
+/// The KV rows that an op reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheRead {
+    /// The layer.
+    pub layer: u32,
+    /// Its positions that a row sees, counted back from the row's own.
+    pub window: Option<u32>,
+}
+
+/// What an op uses, whatever its kind.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Uses {
+    /// Its kernel class and weights: an index into the model's binding table.
+    pub binding: u32,
+    /// Whether it reads the tokens of the step.
+    pub tokens: bool,
+    /// The buffers that it reads, in the order of its kernel's inputs.
+    pub inputs: Vec<u32>,
+    /// The buffers that it writes, in the order of its kernel's outputs.
+    pub outputs: Vec<u32>,
+    /// The rows that it computes.
+    pub rows: RowSet,
+    /// The KV rows that it reads.
+    pub cache_read: Option<CacheRead>,
+    /// The layer whose slots of the step it writes.
+    pub cache_written: Option<u32>,
+}
+
 impl Op {
-    /// The op writes this buffer.
-    pub open spec fn writes(self, buffer: u32) -> bool {
-        match self {
-            Op::Embed { out, .. } => out == buffer,
-            Op::Rowwise { outs, .. } => outs@.contains(buffer),
-            Op::StoreKv { .. } => false,
-            Op::Attend { out, .. } => out == buffer,
-        }
-    }
-
-    /// The op stores this layer's KV.
-    pub open spec fn stores(self, l: u32) -> bool {
-        match self {
-            Op::StoreKv { layer, .. } => layer == l,
-            _ => false,
-        }
-    }
-
-    pub open spec fn kernel(self) -> u32 {
+    /// Its index into the binding table.
+    pub open spec fn binding(self) -> u32 {
         match self {
             Op::Embed { k, .. } => k,
             Op::Rowwise { k, .. } => k,
@@ -144,6 +155,106 @@ impl Op {
             Op::Attend { k, .. } => k,
         }
     }
+
+    /// It reads the tokens of the step.
+    pub open spec fn tokens(self) -> bool {
+        self is Embed
+    }
+
+    /// The buffers that it reads.
+    pub open spec fn inputs(self) -> Seq<u32> {
+        match self {
+            Op::Embed { .. } => seq![],
+            Op::Rowwise { ins, .. } => ins@,
+            Op::StoreKv { ins, .. } => ins@,
+            Op::Attend { q, .. } => seq![q],
+        }
+    }
+
+    /// The buffers that it writes.
+    pub open spec fn outputs(self) -> Seq<u32> {
+        match self {
+            Op::Embed { out, .. } => seq![out],
+            Op::Rowwise { outs, .. } => outs@,
+            Op::StoreKv { .. } => seq![],
+            Op::Attend { out, .. } => seq![out],
+        }
+    }
+
+    /// The rows that it computes.
+    pub open spec fn rows(self) -> RowSet {
+        match self {
+            Op::Rowwise { rows, .. } => rows,
+            _ => RowSet::All,
+        }
+    }
+
+    /// The KV rows that it reads.
+    pub open spec fn cache_read(self) -> Option<CacheRead> {
+        match self {
+            Op::Attend { layer, window, .. } => Some(CacheRead { layer, window }),
+            _ => None,
+        }
+    }
+
+    /// The layer that it stores.
+    pub open spec fn cache_written(self) -> Option<u32> {
+        match self {
+            Op::StoreKv { layer, .. } => Some(layer),
+            _ => None,
+        }
+    }
+
+    /// The op writes this buffer.
+    pub open spec fn writes(self, buffer: u32) -> bool {
+        self.outputs().contains(buffer)
+    }
+
+    /// The op stores this layer's KV.
+    pub open spec fn stores(self, layer: u32) -> bool {
+        self.cache_written() == Some(layer)
+    }
+
+    /// What the op uses. The check, admission and wiring read ops through this, so another kind of op has one more arm here.
+    pub fn uses(&self) -> (uses: Uses)
+        ensures
+            uses.binding == self.binding(), uses.tokens == self.tokens(), uses.inputs@ == self.inputs(), uses.outputs@ == self.outputs(),
+            uses.rows == self.rows(), uses.cache_read == self.cache_read(), uses.cache_written == self.cache_written(),
+    {
+        let base = Uses {
+            binding: 0, tokens: false, inputs: vec![], outputs: vec![], rows: RowSet::All, cache_read: None, cache_written: None,
+        };
+        match self {
+            Op::Embed { k, out } => Uses { binding: *k, tokens: true, outputs: vec![*out], ..base },
+            Op::Rowwise { k, ins, outs, rows } => Uses { binding: *k, inputs: copied(ins), outputs: copied(outs), rows: *rows, ..base },
+            Op::StoreKv { k, ins, layer } => Uses { binding: *k, inputs: copied(ins), cache_written: Some(*layer), ..base },
+            Op::Attend { k, q, layer, out, window } => Uses {
+                binding: *k,
+                inputs: vec![*q],
+                outputs: vec![*out],
+                cache_read: Some(CacheRead { layer: *layer, window: *window }),
+                ..base
+            },
+        }
+    }
+}
+
+/// The same buffers.
+fn copied(list: &Vec<u32>) -> (copy: Vec<u32>)
+    ensures copy@ == list@,
+{
+    let mut copy: Vec<u32> = Vec::with_capacity(list.len());
+    let mut i: usize = 0;
+    while i < list.len()
+        invariant i <= list@.len(), copy@ == list@.take(i as int),
+        decreases list.len() - i,
+    {
+        copy.push(list[i]);
+        proof { assert(list@.take(i + 1) =~= list@.take(i as int).push(list@[i as int])); }
+        i += 1;
+    }
+    proof { assert(list@.take(i as int) =~= list@); }
+    copy
 }
 
 impl Program {
@@ -178,35 +289,36 @@ impl Program {
     }
 
     pub open spec fn all_readable(self, n: int, ins: Seq<u32>, rows: RowSet) -> bool {
-        &&& 0 < ins.len()
-        &&& forall|i: int| 0 <= i < ins.len() ==> self.readable(n, #[trigger] ins[i], rows)
+        forall|i: int| 0 <= i < ins.len() ==> self.readable(n, #[trigger] ins[i], rows)
+    }
+
+    pub open spec fn all_writable(self, ins: Seq<u32>, outs: Seq<u32>, rows: RowSet) -> bool {
+        &&& forall|i: int| 0 <= i < outs.len() ==> self.writable(#[trigger] outs[i], rows) && !ins.contains(outs[i])
+        &&& outs.no_duplicates()
+    }
+
+    /// Op n may read these KV rows: an op before it stores the layer, and the group keeps what the window shows.
+    pub open spec fn cache_readable(self, n: int, read: CacheRead) -> bool {
+        &&& read.layer < self.layers@.len()
+        &&& self.stored(n, read.layer)
+        &&& window_within(read.window, self.groups@[self.layers@[read.layer as int].group as int].window)
+    }
+
+    /// Op n may store this layer: it exists, and no op before stores it.
+    pub open spec fn cache_writable(self, n: int, layer: u32) -> bool {
+        layer < self.layers@.len() && !self.stored(n, layer)
     }
 
     /// Op n is well-formed after the ops before it.
     pub open spec fn op_wf(self, n: int) -> bool {
-        &&& self.ops@[n].kernel() < self.kernels
-        &&& match self.ops@[n] {
-            Op::Embed { out, .. } => self.writable(out, RowSet::All),
-            Op::Rowwise { ins, outs, rows, .. } => {
-                &&& self.all_readable(n, ins@, rows)
-                &&& 0 < outs@.len()
-                &&& forall|i: int| 0 <= i < outs@.len() ==> self.writable(#[trigger] outs@[i], rows) && !ins@.contains(outs@[i])
-                &&& outs@.no_duplicates()
-            },
-            Op::StoreKv { ins, layer, .. } => {
-                &&& self.all_readable(n, ins@, RowSet::All)
-                &&& layer < self.layers@.len()
-                &&& !self.stored(n, layer)
-            },
-            Op::Attend { q, layer, out, window, .. } => {
-                &&& self.readable(n, q, RowSet::All)
-                &&& self.writable(out, RowSet::All)
-                &&& q != out
-                &&& layer < self.layers@.len()
-                &&& self.stored(n, layer)
-                &&& window_within(window, self.groups@[self.layers@[layer as int].group as int].window)
-            },
-        }
+        let op = self.ops@[n];
+        &&& op.binding() < self.kernels
+        &&& op.tokens() || 0 < op.inputs().len()
+        &&& self.all_readable(n, op.inputs(), op.rows())
+        &&& op.cache_written() is Some || 0 < op.outputs().len()
+        &&& self.all_writable(op.inputs(), op.outputs(), op.rows())
+        &&& op.cache_written() matches Some(layer) ==> self.cache_writable(n, layer)
+        &&& op.cache_read() matches Some(read) ==> self.cache_readable(n, read)
     }
 
     pub open spec fn sizes_wf(self) -> bool {

@@ -9,6 +9,7 @@ use crate::premises::*;
 use crate::program::*;
 use crate::proof::image::*;
 use crate::seam::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

@@ -27,39 +27,6 @@ pub struct Request<T> {
 }
 
 impl<T> Request<T> {
-    /// What a block must name as its parent to come next in this request's chain.
-    pub open(crate) spec fn chain_parent(self) -> Parent {
-        if self.chain@.len() == 0 {
-            Parent::Root { salt: self.salt }
-        } else {
-            Parent::Block { serial: self.chain@.last().serial }
-        }
-    }
-
-    /// Nothing is left to emit.
-    pub open(crate) spec fn is_complete(self, context: u32) -> bool {
-        self.done || self.history@.len() >= context
-    }
-
-    /// The first logical page that positions from `cached` on may read in a group.
-    pub open(crate) spec fn window_page(self, decl: GroupDecl) -> int {
-        window_lo(decl.window, self.cached as int) / PAGE as int
-    }
-
-    /// The table of a group has this logical page.
-    pub open(crate) spec fn has_page(self, group: int, page: int) -> bool {
-        0 <= page < self.tables@[group]@.len() && self.tables@[group]@[page] != NO_PAGE
-    }
-
-    /// Every logical page from the window's first to the one of position `end - 1` is there in a group.
-    pub open(crate) spec fn covers(self, group: int, decl: GroupDecl, end: int) -> bool {
-        forall|page: int| self.window_page(decl) <= page <= (end - 1) / PAGE as int ==> #[trigger] self.has_page(group, page)
-    }
-
-    /// The table of a group has the page of this index, and `block` stands at this place of the chain.
-    pub open(crate) spec fn holds_page(self, block: BlockId, depth: int, group: int) -> bool {
-        0 <= depth < self.chain@.len() && self.chain@[depth] == block && 0 <= group < self.tables@.len() && self.has_page(group, depth)
-    }
 
     pub open(crate) spec fn spec_history(self) -> Seq<Token> {
         self.history@

@@ -16,6 +16,7 @@ use crate::proof::reference::*;
 use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
@@ -83,23 +84,6 @@ pub struct State<S: Sampler> {
     pub(crate) prefixes: Ghost<Map<u64, Seq<Token>>>,
     /// And its tenant.
     pub(crate) salts: Ghost<Map<u64, u64>>,
-}
-
-/// Every token is in the vocabulary.
-#[verifier::opaque]
-pub open(crate) spec fn tokens_in(tokens: Seq<Token>, vocab: u32) -> bool {
-    forall|i: int| 0 <= i < tokens.len() ==> #[trigger] tokens[i] < vocab
-}
-
-/// How many of the first n slots have a request whose table has the block's page in this group.
-pub open(crate) spec fn readers<T>(requests: Slots<T>, id: BlockId, depth: int, group: int, n: int) -> nat
-    decreases n,
-{
-    if n <= 0 {
-        0
-    } else {
-        readers(requests, id, depth, group, n - 1) + if live(requests, n - 1) && requests[n - 1]->0.holds_page(id, depth, group) { 1nat } else { 0 }
-    }
 }
 
 impl<S: Sampler> State<S> {
@@ -187,26 +171,6 @@ impl<S: Sampler> State<S> {
             lemma_idle(*fixed, state);
         }
         Ok(state)
-    }
-
-    /// A live request has this identity.
-    pub open(crate) spec fn known(self, id: RequestId) -> bool {
-        live(self.requests@, id.slot as int) && self.requests@[id.slot as int]->0.serial == id.serial
-    }
-
-    /// A live request has this identity, and it is not in the step.
-    pub open(crate) spec fn free_to_change(self, id: RequestId) -> bool {
-        self.known(id) && self.requests@[id.slot as int]->0.planned is None
-    }
-
-    /// A registered block has this identity.
-    pub open(crate) spec fn published(self, id: BlockId) -> bool {
-        registered(self.blocks@, id.slot as int) && self.blocks@[id.slot as int]->0.serial == id.serial
-    }
-
-    /// A request's table has the block's page in this group.
-    pub open(crate) spec fn in_use(self, id: BlockId, depth: int, group: int) -> bool {
-        exists|s: int| live(self.requests@, s) && (#[trigger] self.requests@[s])->0.holds_page(id, depth, group)
     }
 
     /// The request of this identity.

@@ -5,7 +5,7 @@
 
 use crate::error::WiringError;
 use std::collections::HashMap;
-use vosti_core::{BufferDecl, Dtype, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token};
+use vosti_core::{BufferDecl, Dtype, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token, Uses};
 use vosti_kernels::{Act, Binding, Const, Contract, Elem, Extent, Launch, Role, Scratch, Shape, Spec};
 use vosti_tile::Scalar;
 
@@ -146,11 +146,9 @@ struct Builder<K, F> {
 
 /// The part of an op that its launches use.
 struct Use<'a> {
-    ins: &'a [u32],
-    outs: &'a [u32],
+    op: &'a Uses,
     /// The layer and its group, of an op that stores or attends.
     layer: Option<(usize, usize)>,
-    rows: RowSet,
     /// The scratch of its binding.
     scratch: &'a [Scratch],
     /// The packed rows `first..end` of a launch over query tiles.
@@ -176,13 +174,16 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
     let mut builder = Builder { load, by_spec: HashMap::new(), by_name: HashMap::new(), wiring };
     let listing = outputs(program).ok().and_then(|outputs| outputs.lists).map(|lists| lists.ops);
     for (i, op) in program.ops.iter().enumerate() {
-        let (k, used) = usage(program, op);
-        let used = Use { listing: listing.is_some_and(|ops| ops.contains(&i)), ..used };
-        let unbound = WiringError::Binding { k, bindings: bindings.len() };
-        let binding = bindings.get(k as usize).ok_or(unbound)?;
+        let op = op.uses();
+        let layer = op.cache_written.or(op.cache_read.map(|read| read.layer)).map(|layer| layer as usize);
+        let layer = layer.map(|layer| (layer, program.layers[layer].group as usize));
+        let listing = listing.is_some_and(|ops| ops.contains(&i));
+        let unbound = WiringError::Binding { k: op.binding, bindings: bindings.len() };
+        let binding = bindings.get(op.binding as usize).ok_or(unbound)?;
         let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
         for first in (0..rows_max.max(1)).step_by(room) {
-            let used = Use { scratch: &binding.scratch, first, end: first.saturating_add(room), ..used };
+            let end = first.saturating_add(room);
+            let used = Use { op: &op, layer, scratch: &binding.scratch, first, end, listing };
             for launch in &binding.launches {
                 builder.launch(launch, &used)?;
             }
@@ -190,27 +191,6 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
     }
     builder.wiring.agree()?;
     Ok(builder.wiring)
-}
-
-fn usage<'a>(program: &Program, op: &'a Op) -> (u32, Use<'a>) {
-    let one = std::slice::from_ref;
-    let at = |layer: u32| Some((layer as usize, program.layers[layer as usize].group as usize));
-    let base = Use {
-        ins: &[],
-        outs: &[],
-        layer: None,
-        rows: RowSet::All,
-        scratch: &[],
-        first: 0,
-        end: usize::MAX,
-        listing: false,
-    };
-    match op {
-        Op::Embed { k, out } => (*k, Use { outs: one(out), ..base }),
-        Op::Rowwise { k, ins, outs, rows } => (*k, Use { ins, outs, rows: *rows, ..base }),
-        Op::StoreKv { k, ins, layer } => (*k, Use { ins, layer: at(*layer), ..base }),
-        Op::Attend { k, q, layer, out, .. } => (*k, Use { ins: one(q), outs: one(out), layer: at(*layer), ..base }),
-    }
 }
 
 impl<K: Kernel, F> Builder<K, F> {
@@ -223,7 +203,7 @@ impl<K: Kernel, F> Builder<K, F> {
         let contract = self.wiring.kernels[kernel].contract();
         let shape = contract.shape_of(&launch.spec);
         let declared: Vec<(Role, String)> = contract.params.iter().map(|p| (p.role, p.name.clone())).collect();
-        let mut size = match used.rows {
+        let mut size = match used.op.rows {
             _ if used.listing => Size::Listed,
             RowSet::Selected => Size::Selected,
             RowSet::All => Size::Rows,
@@ -233,10 +213,10 @@ impl<K: Kernel, F> Builder<K, F> {
             let missing = || WiringError::Role { spec: launch.spec.to_string(), role: format!("{role:?}") };
             let layer = used.layer.ok_or_else(missing);
             params.push(match role {
-                Role::In(i) => Bound::Row(*used.ins.get(i).ok_or_else(missing)? as usize),
-                Role::Out(i) => Bound::Row(*used.outs.get(i).ok_or_else(missing)? as usize),
+                Role::In(i) => Bound::Row(*used.op.inputs.get(i).ok_or_else(missing)? as usize),
+                Role::Out(i) => Bound::Row(*used.op.outputs.get(i).ok_or_else(missing)? as usize),
                 Role::Weight(_) => Bound::Weight(self.weight(launch.weights.get(&name).ok_or_else(missing)?)),
-                Role::Rows if used.rows == RowSet::Selected => Bound::Meta(Meta::Selected),
+                Role::Rows if used.op.rows == RowSet::Selected => Bound::Meta(Meta::Selected),
                 Role::Rows => Bound::Meta(Meta::Rows),
                 Role::Tokens => Bound::Meta(Meta::Tokens),
                 Role::Positions => Bound::Meta(Meta::Positions),
@@ -427,19 +407,18 @@ fn listed_tokens(logits: &[f32], tokens: &[f32], vocab: u32) -> impl Iterator<It
 pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
     let (mut best, mut lists) = (None, None);
     for (op, outs) in readers(program, &[program.logits])? {
-        if outs.len() == 1 && best.is_none() && width(program, outs)? == 1 {
+        if outs.len() == 1 && best.is_none() && width(program, &outs)? == 1 {
             best = Some(outs[0] as usize);
         } else if outs.len() == 2 && lists.is_none() {
-            width(program, outs)?;
-            let [(second, found @ &[logits, tokens])] = readers(program, outs)?[..] else {
-                return Err(WiringError::Outputs);
-            };
+            width(program, &outs)?;
+            let [(second, found)] = &readers(program, &outs)?[..] else { return Err(WiringError::Outputs) };
+            let &[logits, tokens] = &found[..] else { return Err(WiringError::Outputs) };
             // Lists are not computed in every step, so no op may read them.
             if !readers(program, found)?.is_empty() {
                 return Err(WiringError::Outputs);
             }
             let most = width(program, found)? as usize;
-            lists = Some(Lists { logits: logits as usize, tokens: tokens as usize, most, ops: [op, second] });
+            lists = Some(Lists { logits: logits as usize, tokens: tokens as usize, most, ops: [op, *second] });
         } else {
             return Err(WiringError::Outputs);
         }
@@ -449,12 +428,12 @@ pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
 
 /// The ops that read any of these buffers, each with the buffers that it writes. An error unless they all compute selected rows
 /// and read exactly these buffers.
-fn readers<'a>(program: &'a Program, buffers: &[u32]) -> Result<Vec<(usize, &'a [u32])>, WiringError> {
-    let reads = |op: &Op| usage(program, op).1.ins.iter().any(|input| buffers.contains(input));
-    let found = program.ops.iter().enumerate().filter(|(_, op)| reads(op));
-    let alone = |(i, op): (usize, &'a Op)| match op {
-        Op::Rowwise { ins, outs, rows: RowSet::Selected, .. } if ins == buffers => Ok((i, outs.as_slice())),
-        _ => Err(WiringError::Outputs),
+fn readers(program: &Program, buffers: &[u32]) -> Result<Vec<(usize, Vec<u32>)>, WiringError> {
+    let used = program.ops.iter().map(Op::uses).enumerate();
+    let found = used.filter(|(_, op)| op.inputs.iter().any(|input| buffers.contains(input)));
+    let alone = |(i, op): (usize, Uses)| match op.rows == RowSet::Selected && op.inputs == buffers {
+        true => Ok((i, op.outputs)),
+        false => Err(WiringError::Outputs),
     };
     found.map(alone).collect()
 }
@@ -464,7 +443,7 @@ fn width(program: &Program, buffers: &[u32]) -> Result<u32, WiringError> {
     let decl = |buffer: &u32| program.buffers[*buffer as usize];
     let width = buffers.first().map(|buffer| decl(buffer).width).ok_or(WiringError::Outputs)?;
     let right = |buffer: &u32| {
-        let writers = program.ops.iter().filter(|op| usage(program, op).1.outs.contains(buffer)).count();
+        let writers = program.ops.iter().filter(|op| op.uses().outputs.contains(buffer)).count();
         let numbers = BufferDecl { width, dtype: Dtype::F32, rows: RowSet::Selected };
         decl(buffer) == numbers && writers == 1
     };

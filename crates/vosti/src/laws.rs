@@ -10,7 +10,7 @@ use crate::device::AnyDevice;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::rc::Rc;
-use vosti_core::{Device, Op, PAGE, Program};
+use vosti_core::{Device, Op, PAGE, Program, Uses};
 use vosti_engine::laws::{Bench, Broken, Law, Subject, all};
 use vosti_progress::Progress;
 
@@ -138,15 +138,15 @@ fn without_attention(program: &Program) -> Program {
     let mut instead: HashMap<u32, u32> = HashMap::new();
     let mut ops = vec![];
     for op in &program.ops {
-        match op {
-            Op::StoreKv { .. } => {}
-            Op::Attend { q, out, .. } => _ = instead.insert(*out, *q),
-            Op::Rowwise { k, ins, outs, rows } => {
-                let ins = ins.iter().map(|buffer| *instead.get(buffer).unwrap_or(buffer)).collect();
-                outs.iter().for_each(|out| _ = instead.remove(out));
-                ops.push(Op::Rowwise { k: *k, ins, outs: outs.clone(), rows: *rows });
-            }
-            Op::Embed { .. } => ops.push(op.clone()),
+        let Uses { binding: k, tokens, inputs, outputs: outs, rows, cache_read, cache_written } = op.uses();
+        if tokens {
+            ops.push(op.clone());
+        } else if cache_read.is_some() {
+            instead.insert(outs[0], inputs[0]);
+        } else if cache_written.is_none() {
+            let ins = inputs.iter().map(|buffer| *instead.get(buffer).unwrap_or(buffer)).collect();
+            outs.iter().for_each(|out| _ = instead.remove(out));
+            ops.push(Op::Rowwise { k, ins, outs, rows });
         }
     }
     Program { ops, ..program.clone() }
@@ -187,15 +187,10 @@ mod tests {
             let rowwise = |program: &Program| program.ops.iter().filter(|op| matches!(op, Op::Rowwise { .. })).count();
             assert_eq!(rowwise(&rows), rowwise(&program), "{name}");
             let mut written = std::collections::HashSet::new();
-            for op in &rows.ops {
-                match op {
-                    Op::Embed { out, .. } => _ = written.insert(*out),
-                    Op::Rowwise { ins, outs, .. } => {
-                        assert!(ins.iter().all(|buffer| written.contains(buffer)), "{name}: {op:?}");
-                        written.extend(outs);
-                    }
-                    _ => panic!("{name}: {op:?}"),
-                }
+            for op in rows.ops.iter().map(Op::uses) {
+                assert!(op.cache_read.is_none() && op.cache_written.is_none(), "{name}: {op:?}");
+                assert!(op.inputs.iter().all(|buffer| written.contains(buffer)), "{name}: {op:?}");
+                written.extend(op.outputs);
             }
         }
     }

@@ -91,14 +91,14 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Core<D, S> {
 
     /// The forward pass that every step runs.
     pub fn program(&self) -> (program: &Program)
-        ensures *program == self.spec_program(),
+        ensures *program == self.world().program,
     {
         &self.fixed.program
     }
 
     /// The step in flight, empty when there is none.
     pub fn plan(&self) -> (plan: &StepPlan)
-        ensures *plan == self.spec_plan(), self.spec_state() is None ==> plan.is_empty(),
+        ensures self.shows_plan(*plan),
     {
         proof { use_type_invariant(&*self); }
         match &self.state {

@@ -15,6 +15,7 @@ use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

@@ -5,19 +5,17 @@ use super::canonical::*;
 use super::forward::*;
 use super::frame::*;
 use super::reference::*;
-use super::stepping::*;
 use crate::effects::*;
-use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
+use crate::ids::{PAGE, Token};
 use crate::invariant::*;
 use crate::meaning::*;
 use crate::next::*;
-use crate::pages::{Page, Pool};
 use crate::plan::*;
-use crate::program::*;
 use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

@@ -1,12 +1,12 @@
 //! Running a well-formed program on any packed, paged batch gives each row its canonical value: one induction over the
 //! list of ops.
 
-use super::canonical::*;
-use crate::ids::{NO_PAGE, PAGE, Token};
+use crate::ids::{PAGE, Token};
 use crate::meaning::*;
-use crate::plan::{SeqPlan, StepPlan};
+use crate::plan::StepPlan;
 use crate::program::*;
 use crate::seam::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
@@ -256,6 +256,32 @@ proof fn lemma_stored_before(prog: Program, n: nat, l: u32)
     reveal(Program::stored);
 }
 
+/// The one output of an op that has no list of them.
+pub(crate) proof fn lemma_output(op: Op, x: u32)
+    requires !op.writes(x),
+    ensures op matches Op::Embed { out, .. } ==> out != x, op matches Op::Attend { out, .. } ==> out != x,
+{
+    if op is Embed || op is Attend {
+        assert(op.outputs()[0] == op.outputs().first());
+    }
+}
+
+/// What an op writes has its row set.
+proof fn lemma_writes(prog: Program, n: nat, x: u32)
+    requires prog.op_wf(n as int), prog.ops@[n as int].writes(x),
+    ensures
+        prog.writable(x, prog.ops@[n as int].rows()),
+        prog.ops@[n as int] matches Op::Embed { out, .. } ==> out == x,
+        prog.ops@[n as int] matches Op::Attend { q, out, .. } ==> out == x && prog.readable(n as int, q, RowSet::All),
+{
+    let op = prog.ops@[n as int];
+    let o = op.outputs().index_of(x);
+    assert(prog.writable(op.outputs()[o], op.rows()));
+    if op is Attend {
+        assert(prog.readable(n as int, op.inputs()[0], op.rows()));
+    }
+}
+
 proof fn lemma_step_all(
     limits: Limits, w: Kernels, prog: Program, n: nat, plan: StepPlan, hs: Seq<Seq<Token>>,
     before: spec_fn(u32, int, int) -> Bits, a: Memory, b: Memory, x: u32, q: int, i: int)
@@ -274,6 +300,7 @@ proof fn lemma_step_all(
     let op = prog.ops@[n as int];
     let t = s.row(i);
     if op.writes(x) {
+        lemma_writes(prog, n, x);
         assert(0 <= t < plan.tokens@.len());
         match op {
             Op::Embed { k, out } => {
@@ -284,7 +311,6 @@ proof fn lemma_step_all(
             Op::Rowwise { k, ins, outs, rows } => {
                 let o = outs@.index_of(x);
                 assert(outs@[o] == x);
-                assert(prog.writable(outs@[o], rows));
                 assert(rows is All);
                 lemma_ins_all(w, prog, n, plan, hs, a, ins@, q, i);
                 assert((b.rows)(outs@[o], t) == (w.rowwise)(k, ins_at(a, ins@, t), o, plan.positions@[t] as int));
@@ -301,6 +327,7 @@ proof fn lemma_step_all(
         }
     } else {
         lemma_written_before(prog, n, x);
+        lemma_output(op, x);
         lemma_rows_kept(w, prog, plan, op, a, b, x, t);
         reveal(inv_all);
         assert((a.rows)(x, plan.sequences@[q].row(i)) == canon(w, prog, n, hs[q], s.position(i), x));
@@ -338,12 +365,12 @@ proof fn lemma_step_selected(
     let op = prog.ops@[n as int];
     let t = s.compact(i);
     if op.writes(x) {
+        lemma_writes(prog, n, x);
         assert(0 <= t < plan.selected@.len());
         match op {
             Op::Rowwise { k, ins, outs, rows } => {
                 let o = outs@.index_of(x);
                 assert(outs@[o] == x);
-                assert(prog.writable(outs@[o], rows));
                 assert(rows is Selected);
                 lemma_ins_selected(limits, w, prog, n, plan, hs, a, ins@, q, i);
                 assert((b.rows)(outs@[o], t) == (w.rowwise)(k, ins_selected(prog, plan, a, ins@, t), o,
@@ -353,6 +380,7 @@ proof fn lemma_step_selected(
         }
     } else {
         lemma_written_before(prog, n, x);
+        lemma_output(op, x);
         lemma_rows_kept(w, prog, plan, op, a, b, x, t);
         reveal(inv_selected);
         assert((a.rows)(x, plan.sequences@[q].compact(i)) == canon(w, prog, n, hs[q], s.position(s.unselected() + i), x));

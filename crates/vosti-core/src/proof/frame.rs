@@ -1,22 +1,18 @@
 //! One request changes and the rest stays: the invariant is preserved if it holds for the new part. Every operation on a
 //! request outside the step uses this.
 
-use super::canonical::*;
 use super::forward::*;
 use super::reference::*;
-use crate::block::Block;
 use crate::effects::*;
-use crate::ids::{NO_PAGE, PAGE, Token};
+use crate::ids::{NO_PAGE, PAGE};
 use crate::invariant::*;
 use crate::meaning::*;
-use crate::next::*;
 use crate::pages::{Page, Pool};
-use crate::plan::*;
 use crate::program::*;
-use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

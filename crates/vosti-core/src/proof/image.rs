@@ -1,6 +1,6 @@
 //! That the array of a step's metadata says what its plan says, and that the premises of kernels follow.
 
-use crate::ids::{NO_PAGE, PAGE};
+use crate::ids::PAGE;
 use crate::layout::*;
 use crate::plan::{SeqPlan, StepPlan};
 use crate::premises::*;

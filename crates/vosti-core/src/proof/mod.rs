@@ -13,6 +13,8 @@ pub(crate) mod suite;
 pub(crate) mod suite_effects;
 pub(crate) mod suite_legal;
 pub(crate) mod suite_premises;
+pub(crate) mod suite_words;
 pub(crate) mod symbolic;
 pub(crate) mod trace;
+pub(crate) mod users;
 pub(crate) mod witness;

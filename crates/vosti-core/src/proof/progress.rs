@@ -2,89 +2,23 @@
 //! in an idle core, with as many free pages as the request lacks. The obvious calls serve it: none of them is refused, and
 //! unless the device fails, more of the request is cached, and its view grows where its rows reach the end of its history.
 
-use super::canonical::*;
-use super::committing::*;
-use super::forward::*;
 use super::reference::*;
-use super::stepping::*;
-use super::trace::*;
-use crate::block::{Block, Parent};
 use crate::core::Core;
 use crate::effects::*;
-use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::ids::{BlockId, PAGE, RequestId, Token};
 use crate::invariant::*;
 use crate::legal::*;
 use crate::next::*;
-use crate::ops::blocks::*;
-use crate::ops::commit::*;
-use crate::ops::pages::*;
-use crate::plan::*;
 use crate::program::*;
+use crate::progress::*;
 use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
-
-/// Pages of a table that reaches up to position `end`.
-pub open(crate) spec fn pages_upto(end: int) -> int {
-    (end - 1) / PAGE as int + 1
-}
-
-/// The pages that a request's table of a group lacks for positions below `end`.
-pub open(crate) spec fn short<T>(r: Request<T>, g: int, end: int) -> int {
-    if r.tables@[g]@.len() < pages_upto(end) { pages_upto(end) - r.tables@[g]@.len() } else { 0 }
-}
-
-/// Within the table, every page that the window of the next position sees is there. This holds for a request that was just
-/// admitted or preempted.
-pub open(crate) spec fn unbroken<T>(r: Request<T>, g: int, decl: GroupDecl) -> bool {
-    forall|page: int| r.window_page(decl) <= page < r.tables@[g]@.len() ==> #[trigger] r.has_page(g, page)
-}
-
-/// The request may go on by so many rows: no step is in flight, it is live and not complete, and the device takes that much.
-pub open(crate) spec fn may_go_on<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, rows: usize) -> bool {
-    let r = core.spec_request(id)->0;
-    &&& core.sound() && core.spec_state() is Some && core.spec_state()->0.phase is Idle
-    &&& core.spec_request(id) is Some && !r.is_complete(core.world().program.context)
-    &&& 1 <= rows <= r.history@.len() - r.cached
-    &&& rows <= core.spec_device().limits().rows && 1 <= core.spec_device().limits().selected
-    &&& forall|g: int| 0 <= g < r.tables@.len() ==> #[trigger] unbroken(r, g, core.world().program.groups@[g])
-}
-
-/// How many of the first n are this group.
-pub open(crate) spec fn taken(groups: Seq<usize>, n: int, g: int) -> int
-    decreases n,
-{
-    if n <= 0 { 0 } else { taken(groups, n - 1, g) + if groups[n - 1] == g { 1int } else { 0 } }
-}
-
-/// The pages taken are those that the rows lack, and so many are free.
-pub open(crate) spec fn enough<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, rows: usize, groups: Seq<usize>) -> bool {
-    let r = core.spec_request(id)->0;
-    &&& forall|i: int| 0 <= i < groups.len() ==> (#[trigger] groups[i]) < r.tables@.len()
-    &&& forall|g: int| 0 <= g < r.tables@.len() ==> #[trigger] taken(groups, groups.len() as int, g) == short(r, g, r.cached + rows)
-            && short(r, g, r.cached + rows) <= core.spec_state()->0.pools@[g].free@.len()
-}
-
-/// What a policy calls: the missing pages, in any order, then one step of the request alone.
-pub open(crate) spec fn is_script(calls: Seq<Call>, id: RequestId, rows: usize, groups: Seq<usize>) -> bool {
-    let n = groups.len() as int;
-    &&& calls.len() == n + 4
-    &&& forall|i: int| 0 <= i < n ==> #[trigger] calls[i] == (Call::TakePage { request: id, group: groups[i] })
-    &&& calls[n] is PlanBegin
-    &&& calls[n + 1] == (Call::PlanRows { request: id, rows, drafts: Seq::empty(), select: Select::Last })
-    &&& calls[n + 2] is Run
-    &&& calls[n + 3] is Commit
-}
-
-/// Each call did what the operation ensures.
-pub open(crate) spec fn ran_through<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>) -> bool {
-    &&& cores.len() == calls.len() + 1 && answers.len() == calls.len()
-    &&& forall|i: int| 0 <= i < calls.len() ==> #[trigger] next(cores[i], calls[i], answers[i], cores[i + 1])
-}
 
 proof fn lemma_taken_grows(groups: Seq<usize>, i: int, n: int, g: int)
     requires 0 <= i <= n,
@@ -206,19 +140,24 @@ proof fn lemma_view_length<D: Device, S: Sampler<Logits = D::Logits, Top = D::To
     lemma_reference(core.world(), v.prompt, v.initial, v.entries.len(), v.entries.len());
 }
 
-/// Progress: none of the calls is refused; if the device does not fail, more of the request is cached afterwards, and if the rows
-/// reached the end of its history its view has grown.
+/// Progress: none of the calls is refused. If the device does not fail, a chunk is cached afterwards, or, if the rows reached the end of
+/// the history, the whole history is and the request's view has one record more. And unless it is complete, the request may go on.
 pub(crate) proof fn theorem_progress<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
-    cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, id: RequestId, rows: usize, groups: Seq<usize>)
+    cores: Seq<Core<D, S>>, calls: Seq<Call>, answers: Seq<Answer>, id: RequestId, rows: usize, groups: Seq<usize>, more: usize)
     requires
         ran_through(cores, calls, answers), is_script(calls, id, rows, groups), may_go_on(cores[0], id, rows), enough(cores[0], id, rows, groups),
         cores[groups.len() as int + 3].spec_device().errors() == cores[0].spec_device().errors(),
     ensures
         forall|i: int| 0 <= i < calls.len() ==> !((#[trigger] answers[i]) is Refused) && !(answers[i] is Failed),
-        cores.last().spec_request(id) is Some,
-        cores.last().spec_request(id)->0.cached >= cores[0].spec_request(id)->0.cached + rows,
-        rows == cores[0].spec_request(id)->0.history@.len() - cores[0].spec_request(id)->0.cached
-            ==> views(cores.last().log())[id.serial].entries.len() > views(cores[0].log())[id.serial].entries.len(),
+        cores.last().spec_request(id) is Some, cores.last().world() == cores[0].world(),
+        ({
+            let (r, r2) = (cores[0].spec_request(id)->0, cores.last().spec_request(id)->0);
+            &&& r.cached + rows < r.history@.len() ==> r2.cached == r.cached + rows && r2.history@ == r.history@
+            &&& r.cached + rows == r.history@.len() ==> r2.cached == r.history@.len() && r2.history@.len() == r.history@.len() + 1
+                    && views(cores.last().log())[id.serial].entries.len() == views(cores[0].log())[id.serial].entries.len() + 1
+            &&& !r2.is_complete(cores.last().world().program.context) && 1 <= more <= r2.history@.len() - r2.cached
+                    && more <= cores.last().spec_device().limits().rows ==> may_go_on(cores.last(), id, more)
+        }),
 {
     let n = groups.len() as int;
     lemma_pages(cores, calls, answers, id, rows, groups, n);
@@ -271,6 +210,51 @@ pub(crate) proof fn theorem_progress<D: Device, S: Sampler<Logits = D::Logits, T
     }
     lemma_view_length(cores[0], id);
     lemma_view_length(e, id);
+    let r2 = e.spec_request(id)->0;
+    assert(r2 == is.requests@[slot]->0);
+    if r.cached + rows < r.history@.len() {
+        assert(r2.history@ =~= r.history@);
+    }
+    assert forall|g: int| 0 <= g < r2.tables@.len() implies #[trigger] unbroken(r2, g, e.world().program.groups@[g]) by {
+        let decl = e.world().program.groups@[g];
+        assert(unbroken(r, g, a.world().program.groups@[g]));
+        assert(r.window_page(decl) <= r2.window_page(decl));
+        assert forall|page: int| r2.window_page(decl) <= page < r2.tables@[g]@.len() implies #[trigger] r2.has_page(g, page) by {
+            assert(r.has_page(g, page));
+        }
+    }
+}
+
+/// A request is served at most so often that all of its context is computed and emitted; so a policy completes a request if it serves it
+/// again and again, in between does what it likes but to that request, and frees pages for it. That the request may go on as long as it is
+/// not complete, `theorem_progress` says.
+pub(crate) proof fn theorem_completes<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(turns: Seq<Turn<D, S>>, id: RequestId, context: int)
+    requires
+        turns.len() > 0, forall|i: int| 0 <= i < turns.len() ==> #[trigger] serves(turns[i], id, context),
+        forall|i: int| 0 <= i < turns.len() - 1 ==> (#[trigger] turns[i]).cores.last().spec_request(id) == turns[i + 1].cores[0].spec_request(id),
+    ensures turns.len() <= 2 * context,
+{
+    lemma_turns(turns, id, context, turns.len() - 1);
+    let last = turns[turns.len() - 1];
+    assert(serves(last, id, context));
+    lemma_idle_request(last.cores[0], id);
+}
+
+/// Each turn computes a row at least.
+proof fn lemma_turns<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(turns: Seq<Turn<D, S>>, id: RequestId, context: int, n: int)
+    requires
+        0 <= n < turns.len(), forall|i: int| 0 <= i < turns.len() ==> #[trigger] serves(turns[i], id, context),
+        forall|i: int| 0 <= i < turns.len() - 1 ==> (#[trigger] turns[i]).cores.last().spec_request(id) == turns[i + 1].cores[0].spec_request(id),
+    ensures turns[n].cores[0].spec_request(id)->0.history@.len() + turns[n].cores[0].spec_request(id)->0.cached >= n,
+    decreases n,
+{
+    if n > 0 {
+        lemma_turns(turns, id, context, n - 1);
+        let turn = turns[n - 1];
+        assert(serves(turn, id, context));
+        theorem_progress(turn.cores, turn.calls, turn.answers, id, turn.rows, turn.groups, 1);
+        assert(turn.cores.last().spec_request(id) == turns[n - 1 + 1].cores[0].spec_request(id));
+    }
 }
 
 /// A request that was just admitted gets its first record by one step, if a device takes its prompt in one and pages are free.
@@ -299,7 +283,7 @@ pub(crate) proof fn corollary_first_record<D: Device, S: Sampler<Logits = D::Log
         }
     }
     assert(may_go_on(core, id, prompt.len() as usize));
-    theorem_progress(cores, calls, answers, id, prompt.len() as usize, groups);
+    theorem_progress(cores, calls, answers, id, prompt.len() as usize, groups, 1);
 }
 
 /// No request stays stuck because of the pages that it has: in an idle core any request may be preempted, and is then unbroken.

@@ -2,7 +2,6 @@
 //! history. Two worlds that are one W have one reference run, and requests whose records are prefixes of it are answered
 //! alike.
 
-use super::canonical::*;
 use crate::ids::Token;
 use crate::meaning::*;
 use crate::next::*;
@@ -41,7 +40,7 @@ pub proof fn lemma_reference(world: World, prompt: Seq<Token>, initial: Bits, m:
 }
 
 /// What a program means depends on nothing but its ops.
-proof fn lemma_same_canon(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, p: int, x: u32)
+pub(crate) proof fn lemma_same_canon(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, p: int, x: u32)
     requires same_program(a, b),
     ensures canon(w, a, n, h, p, x) == canon(w, b, n, h, p, x),
     decreases n, 0nat,
@@ -126,10 +125,12 @@ pub proof fn lemma_alike(one: World, a: Seen<Bits, Bits>, other: World, b: Seen<
         if n <= m {
             lemma_reference(one, a.prompt, a.initial, n, m);
             assert(n < m ==> !reference(other, b.prompt, b.initial, n).done);
+            assert(n == m ==> a.entries == b.entries);
         } else {
             lemma_reference(one, a.prompt, a.initial, m, n);
             assert(!reference(one, a.prompt, a.initial, m).done);
         }
+        assert(a.entries.is_prefix_of(a.entries)) by { assert(a.entries.subrange(0, n as int) =~= a.entries); }
     }
 }
 

@@ -1,21 +1,18 @@
 //! Blocks: publishing, attaching and evicting them preserve the invariant.
 
 use super::canonical::*;
-use super::forward::*;
 use super::frame::*;
-use super::reference::*;
 use crate::block::{Block, Parent};
 use crate::effects::*;
-use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId};
 use crate::invariant::*;
-use crate::ops::blocks::*;
 use crate::pages::{Page, Pool};
-use crate::plan::*;
 use crate::program::*;
 use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

@@ -6,14 +6,9 @@
 //! policy that makes progress are legal. `suite_legal.rs` has what each `legal_*` accepts and refuses.
 
 use super::canonical::*;
-use super::committing::*;
-use super::reference::*;
-use super::trace::*;
-use crate::block::*;
 use crate::core::Core;
 use crate::effects::*;
-use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
-use crate::invariant::*;
+use crate::ids::PAGE;
 use crate::meaning::*;
 use crate::next::*;
 use crate::ops::commit::*;
@@ -23,6 +18,7 @@ use crate::request::Request;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
@@ -146,12 +142,16 @@ proof fn lemma_accepts_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>, x: Seq<
     lemma_accepts_comparable(x, more);
 }
 
-/// Requests that ask the same do not have different answers, and of two completed requests neither is behind.
+/// Requests that ask the same do not have different answers, and a completed request is not behind.
 proof fn lemma_refuses_answers(x: Seq<Entry<Bits>>, y: Seq<Entry<Bits>>, p: bool, q: bool)
     ensures
         !comparable(x, y) ==> !answered_alike(seen(x, p), seen(y, q)),
         x != y ==> !answered_alike(seen(x, true), seen(y, true)),
+        x.len() < y.len() ==> !answered_alike(seen(x, true), seen(y, q)) && !answered_alike(seen(y, q), seen(x, true)),
 {
+    if x.is_prefix_of(y) && y.is_prefix_of(x) {
+        assert(x =~= y);
+    }
 }
 
 /// One request, one record.
@@ -208,7 +208,9 @@ proof fn lemma_any_event(v: Map<u64, Seen<Bits, Bits>>, request: u64, prompt: Se
 
 /// For all prompts and states: requests that ask the same are answered the same.
 proof fn lemma_refuses_any_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
-    requires a.prompt == b.prompt, a.initial == b.initial, !comparable(a.entries, b.entries) || a.completed && b.completed && a.entries != b.entries,
+    requires
+        a.prompt == b.prompt, a.initial == b.initial,
+        !comparable(a.entries, b.entries) || a.completed && b.entries.len() > a.entries.len() || b.completed && a.entries.len() > b.entries.len(),
     ensures !answered_alike(a, b),
 {
 }
@@ -243,7 +245,7 @@ proof fn lemma_refuses_another_w(a: World, b: World, n: int, state: Bits, row: B
 proof fn lemma_refuses_another_op(a: Op, b: Op)
     requires same_op(a, b),
     ensures
-        a.kernel() == b.kernel(), forall|x: u32| a.writes(x) == b.writes(x), forall|l: u32| a.stores(l) == b.stores(l),
+        a.binding() == b.binding(), forall|x: u32| a.writes(x) == b.writes(x), forall|l: u32| a.stores(l) == b.stores(l),
         a matches Op::Rowwise { ins, outs, rows, .. } ==> b matches Op::Rowwise { ins: ins2, outs: outs2, rows: rows2, .. } && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
         a matches Op::StoreKv { ins, .. } ==> b matches Op::StoreKv { ins: ins2, .. } && ins@ == ins2@,
         a matches Op::Attend { q, layer, window, .. } ==> b matches Op::Attend { q: q2, layer: layer2, window: window2, .. } && q == q2 && layer == layer2 && window == window2,
@@ -350,41 +352,6 @@ proof fn lemma_refuses_poisoning<D: Device, S: Sampler<Logits = D::Logits, Top =
     requires next(old, call, answer, new), old.spec_state() is Some,
     ensures new.spec_state() is None <==> (answer matches Answer::Failed { error } && !error.intact),
 {
-}
-
-/// What is attached, taken, published or evicted is there or gone afterwards.
-proof fn lemma_refuses_idle_operations<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Core<D, S>, call: Call, answer: Answer, new: Core<D, S>)
-    requires next(old, call, answer, new), !(answer is Refused),
-    ensures
-        call matches Call::Attach { request, block } ==> new.spec_request(request)->0.chain@.last() == block
-            && new.spec_request(request)->0.cached == old.spec_request(request)->0.cached + PAGE,
-        call matches Call::TakePage { request, group } ==> new.spec_request(request)->0.tables@[group as int]@.len()
-            == old.spec_request(request)->0.tables@[group as int]@.len() + 1,
-        call matches Call::Publish { request } ==> (answer matches Answer::Published { block } && (block matches Some(block) ==>
-            new.spec_block(block) is Some && new.spec_request(request)->0.chain@.last() == block)),
-        call matches Call::Evict { block } ==> new.spec_block(block) is None,
-        call matches Call::EvictPage { block, group } ==> new.spec_block(block)->0.pages@[group as int] == NO_PAGE,
-        call matches Call::Preempt { request } ==> new.spec_request(request)->0.cached == 0 && new.spec_request(request)->0.history == old.spec_request(request)->0.history,
-        call matches Call::Abort { request } ==> new.spec_request(request) is None,
-        call matches Call::Finish { request } ==> new.spec_request(request) is None,
-        call is PlanBegin ==> new.spec_state()->0.phase is Planning,
-        call is PlanRows ==> new.spec_state()->0.plan.sequences@.len() == old.spec_state()->0.plan.sequences@.len() + 1,
-        call is PlanCancel ==> new.spec_state()->0.phase is Idle,
-        call is Run && answer is Done ==> new.spec_state()->0.phase is Ran && new.spec_state()->0.plan == old.spec_state()->0.plan,
-        call is Commit ==> new.spec_state()->0.phase is Idle,
-{
-    if let Call::Attach { request, block } = call {
-        assert(new.spec_request(request)->0.chain@.last() == block);
-    }
-    if let Call::TakePage { request, group } = call {
-        let (table, before) = (new.spec_request(request)->0.tables@[group as int]@, old.spec_request(request)->0.tables@[group as int]@);
-        assert(table.drop_last() == before);
-    }
-    if let Call::Publish { request } = call {
-        if let Answer::Published { block: Some(block) } = answer {
-            assert(new.spec_request(request)->0.chain@.last() == block);
-        }
-    }
 }
 
 /// The request of sequence q, before and after a commit.

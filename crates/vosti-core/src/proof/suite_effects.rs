@@ -2,19 +2,17 @@
 //! its predicate, and each lemma after it says what the predicate does not let pass, clause by clause, in the words of whoever
 //! looks at requests, blocks and pages. That the predicates can be met, the operations show, which ensure them. See `suite.rs`.
 
-use crate::block::Parent;
 use crate::core::Core;
 use crate::effects::*;
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
-use crate::invariant::*;
-use crate::legal::*;
 use crate::next::*;
-use crate::pages::{Page, Pool};
+use crate::pages::Page;
 use crate::plan::*;
 use crate::program::*;
 use crate::request::Request;
 use crate::seam::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

@@ -3,18 +3,17 @@
 //! one that is too strong dies in `theorem_told`, for nobody can fill in such an array. See `suite.rs`.
 
 use super::image::*;
-use super::stepping::*;
 use super::trace::*;
 use crate::core::Core;
-use crate::ids::{NO_PAGE, PAGE};
-use crate::invariant::*;
+use crate::ids::PAGE;
 use crate::layout::*;
 use crate::next::*;
-use crate::plan::{SeqPlan, StepPlan};
+use crate::plan::StepPlan;
 use crate::premises::*;
 use crate::program::*;
 use crate::seam::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {

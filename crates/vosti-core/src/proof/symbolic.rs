@@ -3,21 +3,18 @@
 //!
 //! Both are as contrary as the contracts allow, so that a contract which asks for more than it says is not met: pools differ
 //! by group, slots begin infinite, runs fail on demand with the cache intact or not, a failed run changes everything that it
-//! may change, only requested rows reach the host, and tokens, lists and rows vary. Most values are ghosts, but rows of
-//! logits exist: by the device's kernels, the contents of a row are its position.
+//! may change and so does clearing, only requested rows reach the host, and tokens, lists and rows vary. Most values are ghosts,
+//! but rows of logits exist: by the device's kernels, the contents of a row are its position.
 //!
-//! `witness.rs` runs the core over both.
+//! `Abstract` is a device of any kernels, which only proofs have. `witness.rs` runs the core over the other one.
 
-use super::canonical::*;
 use super::forward::*;
-use super::reference::*;
-use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
-use crate::ops::commit::*;
+use crate::ids::Token;
 use crate::plan::*;
 use crate::program::*;
 use crate::seam::*;
 use crate::spec::*;
-use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
@@ -25,8 +22,10 @@ verus! {
 /// A contrary device.
 pub struct Symbolic {
     pub(crate) rows_max: usize,
-    /// Pages of the first group; each next group has one more.
-    pub(crate) pages: usize,
+    /// Pages of each group; other groups have none.
+    pub(crate) pages: Vec<usize>,
+    /// Logits of a list; 0 if it makes none.
+    pub(crate) lists: usize,
     /// What the next runs end with, and which of them is next.
     pub(crate) failures: Vec<Option<DeviceError>>,
     pub(crate) next: usize,
@@ -245,11 +244,11 @@ proof fn lemma_positions(limits: Limits, program: Program, plan: StepPlan, start
         let (ms, a) = (memories(kernels(), program, plan, start, n), memories(kernels(), program, plan, start, m).last());
         assert(ms.last() == apply(kernels(), program, plan, program.ops@[m as int], a));
         if program.ops@[m as int].writes(b) {
-            if let Op::Rowwise { outs, rows, .. } = program.ops@[m as int] {
-                let o = outs@.index_of(b);
-                assert(outs@[o] == b && program.writable(outs@[o], rows));
-            }
+            let op = program.ops@[m as int];
+            let o = op.outputs().index_of(b);
+            assert(op.outputs()[o] == b && program.writable(op.outputs()[o], op.rows()));
         } else {
+            lemma_output(program.ops@[m as int], b);
             lemma_positions(limits, program, plan, start, m, b, t);
         }
     }
@@ -279,18 +278,20 @@ proof fn lemma_selected_of(sequences: Seq<SeqPlan>, n: int, t: int) -> (q: int)
 }
 
 /// Slots stay finite: store kernels store what is finite, and nothing else writes.
-proof fn lemma_stays_finite(limits: Limits, program: Program, plan: StepPlan, start: Memory, n: nat)
-    requires n <= program.ops@.len(), all_finite(kernels(), start.cache),
-    ensures all_finite(kernels(), memories(kernels(), program, plan, start, n).last().cache),
+proof fn lemma_stays_finite(w: Kernels, program: Program, plan: StepPlan, start: Memory, n: nat)
+    requires
+        n <= program.ops@.len(), all_finite(w, start.cache),
+        forall|k: u32, ins: Seq<Bits>, p: int| (w.finite)(#[trigger] (w.store)(k, ins, p)),
+    ensures all_finite(w, memories(w, program, plan, start, n).last().cache),
     decreases n,
 {
     if n > 0 {
-        lemma_stays_finite(limits, program, plan, start, (n - 1) as nat);
-        let a = memories(kernels(), program, plan, start, (n - 1) as nat).last();
-        let b = memories(kernels(), program, plan, start, n).last();
-        assert(b == apply(kernels(), program, plan, program.ops@[n - 1], a));
-        assert forall|layer: u32, page: int, offset: int| (kernels().finite)(#[trigger] (b.cache)(layer, page, offset)) by {
-            assert((kernels().finite)((a.cache)(layer, page, offset)));
+        lemma_stays_finite(w, program, plan, start, (n - 1) as nat);
+        let a = memories(w, program, plan, start, (n - 1) as nat).last();
+        let b = memories(w, program, plan, start, n).last();
+        assert(b == apply(w, program, plan, program.ops@[n - 1], a));
+        assert forall|layer: u32, page: int, offset: int| (w.finite)(#[trigger] (b.cache)(layer, page, offset)) by {
+            assert((w.finite)((a.cache)(layer, page, offset)));
         }
     }
 }
@@ -317,29 +318,39 @@ fn blank_rows(n: usize) -> (rows: Vec<Shown>)
 }
 
 impl Symbolic {
-    /// A device with so many rows and pages, whose runs end like this, one after the other; those after them are fine.
-    pub fn new(rows_max: usize, pages: usize, failures: Vec<Option<DeviceError>>) -> (device: Self)
+    /// A device with so many rows, selected rows, pages of each group and logits of a list, whose runs end like this, one after the other;
+    /// those after them are fine.
+    pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>, lists: usize, failures: Vec<Option<DeviceError>>) -> (device: Self)
         ensures
-            device.w() == kernels(), device.limits().rows == rows_max, device.limits().selected == rows_max,
-            forall|g: int| #[trigger] (device.limits().pages)(g) == pages_of(pages, g),
+            device.w() == kernels(), device.limits().rows == rows_max, device.limits().selected == selected_max, device.limits().top == lists,
+            forall|g: int| #[trigger] (device.limits().pages)(g) == pages_of(pages@, g),
     {
         Symbolic {
             rows_max,
             pages,
+            lists,
             failures,
             next: 0,
             cache: Ghost(|layer: u32, page: int, offset: int| Bits { code: -1 }),
-            logits: blank_rows(rows_max),
+            logits: blank_rows(selected_max),
             count: 0,
             brought: Ghost(|i: int, what: Reads| false),
             errors: Ghost(Seq::empty()),
         }
     }
+
+    /// No row of logits survives; if there is none, there are some.
+    fn forget_rows(&mut self)
+        ensures *final(self) == (Symbolic { count: final(self).count, ..*old(self) }), final(self).count != old(self).count || old(self).logits@.len() == 0,
+        no_unwind
+    {
+        self.count = if self.count == 0 { self.logits.len() } else { 0 };
+    }
 }
 
-/// Each group has one page more than the one before it.
-pub open(crate) spec fn pages_of(first: usize, group: int) -> usize {
-    if 0 <= group && first + group <= usize::MAX { (first + group) as usize } else { usize::MAX }
+/// Pages of a group.
+pub open(crate) spec fn pages_of(pages: Seq<usize>, group: int) -> usize {
+    if 0 <= group < pages.len() { pages[group] } else { 0 }
 }
 
 impl Device for Symbolic {
@@ -352,7 +363,7 @@ impl Device for Symbolic {
     }
 
     closed spec fn limits(&self) -> Limits {
-        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| pages_of(self.pages, g), top: 3 }
+        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| pages_of(self.pages@, g), top: self.lists }
     }
 
     closed spec fn cache(&self) -> spec_fn(u32, int, int) -> Bits {
@@ -392,15 +403,17 @@ impl Device for Symbolic {
     }
 
     fn pages(&self, group: usize) -> usize {
-        if self.pages <= usize::MAX - group { self.pages + group } else { usize::MAX }
+        if group < self.pages.len() { self.pages[group] } else { 0 }
     }
 
     fn top_max(&self) -> usize {
-        3
+        self.lists
     }
 
     fn clear(&mut self) {
         self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: 0 });
+        self.brought = Ghost(|i: int, what: Reads| false);
+        self.forget_rows();
     }
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
@@ -413,6 +426,7 @@ impl Device for Symbolic {
         if let Some(error) = failure {
             self.errors = Ghost(self.errors@.push(error));
             self.brought = Ghost(|i: int, what: Reads| false);
+            self.forget_rows();
             if error.intact {
                 self.cache = Ghost(|layer: u32, page: int, offset: int| if written_slot(*plan, group_of(*program, layer), page, offset) {
                     Bits { code: 13 }
@@ -459,7 +473,7 @@ impl Device for Symbolic {
             assert forall|t: int| 0 <= t < self.logits_rows().len() implies #[trigger] self.logits_rows()[t] == (last.rows)(program.logits, t) by {
                 lemma_positions(old(self).limits(), *program, *plan, start, program.ops@.len(), program.logits, t);
             }
-            lemma_stays_finite(old(self).limits(), *program, *plan, start, program.ops@.len());
+            lemma_stays_finite(kernels(), *program, *plan, start, program.ops@.len());
             assert forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(what)
                 && 0 <= i < plan.sequences@[q].selected implies #[trigger] (self.brought())(plan.sequences@[q].compact(i), what) by {
                 assert(seq_ok(old(self).limits(), *program, *plan, q)) by { let _ = plan.sequences@[q]; }
@@ -478,6 +492,113 @@ impl Device for Symbolic {
 
     fn top(&self, selected: usize) -> &u64 {
         &self.logits[selected].list
+    }
+}
+
+/// A device of any kernels: the seam asks nothing of them but that what they store is finite.
+pub(crate) struct Abstract {
+    pub(crate) rows: usize,
+    pub(crate) kernels: Ghost<Kernels>,
+    pub(crate) cache: Ghost<spec_fn(u32, int, int) -> Bits>,
+    pub(crate) logits: Ghost<Seq<Bits>>,
+}
+
+/// These kernels, where they store what is finite; otherwise a zero.
+pub open(crate) spec fn finite_stores(w: Kernels) -> Kernels {
+    let finite = |kv: Bits| kv.code == 0 || (w.finite)(kv);
+    Kernels {
+        store: |k: u32, ins: Seq<Bits>, p: int| if finite((w.store)(k, ins, p)) { (w.store)(k, ins, p) } else { Bits { code: 0 } },
+        finite,
+        ..w
+    }
+}
+
+impl Device for Abstract {
+    type Logits = ();
+
+    type Top = ();
+
+    closed spec fn w(&self) -> Kernels {
+        finite_stores(self.kernels@)
+    }
+
+    closed spec fn limits(&self) -> Limits {
+        Limits { rows: self.rows, selected: 1, pages: |g: int| self.rows, top: 0 }
+    }
+
+    closed spec fn cache(&self) -> spec_fn(u32, int, int) -> Bits {
+        self.cache@
+    }
+
+    closed spec fn logits_rows(&self) -> Seq<Bits> {
+        self.logits@
+    }
+
+    closed spec fn logits_of<'a>(bits: Bits) -> &'a () {
+        &()
+    }
+
+    closed spec fn best_of(bits: Bits) -> Token {
+        7
+    }
+
+    closed spec fn top_of<'a>(bits: Bits) -> &'a () {
+        &()
+    }
+
+    closed spec fn brought(&self) -> spec_fn(int, Reads) -> bool {
+        |i: int, what: Reads| true
+    }
+
+    closed spec fn errors(&self) -> Seq<DeviceError> {
+        Seq::empty()
+    }
+
+    fn rows_max(&self) -> usize {
+        self.rows
+    }
+
+    fn selected_max(&self) -> usize {
+        1
+    }
+
+    fn pages(&self, group: usize) -> usize {
+        self.rows
+    }
+
+    fn top_max(&self) -> usize {
+        0
+    }
+
+    fn clear(&mut self) {
+        self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: 0 });
+    }
+
+    fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
+        let ghost w = finite_stores(self.kernels@);
+        let ghost start = Memory { rows: |b: u32, t: int| Bits { code: -1 }, cache: self.cache@ };
+        let ghost ms = memories(w, *program, *plan, start, program.ops@.len());
+        let ghost last = ms[ms.len() - 1];
+        proof {
+            lemma_memories(self.limits(), w, *program, *plan, start, program.ops@.len());
+            lemma_stays_finite(w, *program, *plan, start, program.ops@.len());
+        }
+        self.cache = Ghost(last.cache);
+        self.logits = Ghost(Seq::new(plan.selected@.len(), |t: int| (last.rows)(program.logits, t)));
+        proof { assert(chain_ran(w, *program, *plan, ms)); }
+        Ok(())
+    }
+
+    fn logits(&self, selected: usize) -> &() {
+        &()
+    }
+
+    fn best(&self, selected: usize) -> Token {
+        7
+    }
+
+    fn top(&self, selected: usize) -> &() {
+        &()
     }
 }
 

@@ -7,18 +7,13 @@ use super::reference::*;
 use super::stepping::*;
 use crate::block::*;
 use crate::core::Core;
-use crate::effects::*;
-use crate::error::CoreError;
-use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
 use crate::next::*;
-use crate::ops::commit::*;
-use crate::ops::step::*;
 use crate::plan::*;
-use crate::program::*;
 use crate::seam::*;
 use crate::spec::*;
 use crate::state::*;
+use crate::views::*;
 use vstd::prelude::*;
 
 verus! {
@@ -73,8 +68,9 @@ pub proof fn corollary_one_execution<D: Device, S: Sampler<Logits = D::Logits, T
 }
 
 /// An answer that is resumed. A client has the first `had` records of request `a`, and request `b` of another execution asks the same.
-/// Once `b` has come as far, its first records are what the client has, and what it gives behind them is what `a` gives behind them: as
-/// far as both have come, and wholly where both completed. So a server sends the rest and leaves out what the client has.
+/// Once `b` has come as far, its first records are what the client has, and what it gives behind them is what `a` gives behind them, as
+/// far as both have come; and if one completed, it gives all that the other gives. So a server sends the rest and leaves out what the
+/// client has.
 pub proof fn corollary_resumed<
     D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>, E: Device, T: Sampler<Logits = E::Logits, Top = E::Top>,
 >(one: Execution<D, S>, other: Execution<E, T>, a: u64, b: u64, had: int)
@@ -87,13 +83,21 @@ pub proof fn corollary_resumed<
     ensures
         views(one.trace())[a].entries.take(had) == views(other.trace())[b].entries.take(had),
         comparable(views(one.trace())[a].entries.skip(had), views(other.trace())[b].entries.skip(had)),
-        views(one.trace())[a].completed && views(other.trace())[b].completed
-            ==> views(one.trace())[a].entries.skip(had) == views(other.trace())[b].entries.skip(had),
+        views(one.trace())[a].completed
+            ==> views(other.trace())[b].entries.skip(had).is_prefix_of(views(one.trace())[a].entries.skip(had)),
+        views(other.trace())[b].completed
+            ==> views(one.trace())[a].entries.skip(had).is_prefix_of(views(other.trace())[b].entries.skip(had)),
 {
     theorem_deterministic(one, other);
     let (x, y) = (views(one.trace())[a], views(other.trace())[b]);
     assert(answered_alike(x, y));
     lemma_rest(x.entries, y.entries, had);
+    assert(x.completed ==> y.entries.len() <= x.entries.len());
+    assert(y.completed ==> x.entries.len() <= y.entries.len());
+    if x.entries.len() == y.entries.len() {
+        assert(x.entries.skip(had) =~= y.entries.skip(had).subrange(0, x.entries.skip(had).len() as int));
+        assert(y.entries.skip(had) =~= x.entries.skip(had).subrange(0, y.entries.skip(had).len() as int));
+    }
 }
 
 /// Of comparable records the first are the same, and the rest are comparable.
@@ -114,13 +118,52 @@ proof fn lemma_rest<L>(x: Seq<Entry<L>>, y: Seq<Entry<L>>, had: int)
     }
 }
 
+/// What clients read. Where two devices read rows alike, a client of each reads one row at one place of two answers to one question: what
+/// `Core::row` gives of a record is the row at its place.
+pub proof fn corollary_read_alike<
+    D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>, E: Device<Logits = D::Logits>, T: Sampler<Logits = E::Logits, Top = E::Top>,
+>(one: Execution<D, S>, other: Execution<E, T>, a: u64, b: u64, k: int)
+    requires
+        one.ok(), other.ok(), share_w(one.world(), other.world()), read_alike::<D, E>(),
+        views(one.trace()).contains_key(a), views(other.trace()).contains_key(b),
+        views(one.trace())[a].prompt == views(other.trace())[b].prompt, views(one.trace())[a].initial == views(other.trace())[b].initial,
+        0 <= k < views(one.trace())[a].entries.len(), k < views(other.trace())[b].entries.len(),
+    ensures
+        D::logits_of(views(one.trace())[a].entries[k].logits) == E::logits_of(views(other.trace())[b].entries[k].logits),
+        views(one.trace())[a].entries[k].token == views(other.trace())[b].entries[k].token,
+{
+    theorem_deterministic(one, other);
+    let (x, y) = (views(one.trace())[a], views(other.trace())[b]);
+    assert(answered_alike(x, y));
+    lemma_rest(x.entries, y.entries, k + 1);
+    assert(x.entries.take(k + 1)[k] == y.entries.take(k + 1)[k]);
+}
+
+/// Prompt log-probabilities. Two cores of one W have run a step, and a selected row of each stands at one position of histories that agree
+/// up to there: the rows on their devices are equal, whatever else the steps, the cores or the histories have.
+pub(crate) proof fn corollary_step_rows_alike<
+    D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>, E: Device, T: Sampler<Logits = E::Logits, Top = E::Top>,
+>(one: Core<D, S>, other: Core<E, T>, q: int, i: int, p: int, j: int)
+    requires
+        one.sound(), other.sound(), share_w(one.world(), other.world()), one.has_run(q, i), other.has_run(p, j),
+        one.step_position(q, i) == other.step_position(p, j), 0 <= one.step_position(q, i),
+        agree(one.spec_state()->0.seq_history(q), other.spec_state()->0.seq_history(p), one.step_position(q, i)),
+    ensures
+        one.spec_device().logits_rows()[one.spec_state()->0.plan.sequences@[q].compact(i)]
+            == other.spec_device().logits_rows()[other.spec_state()->0.plan.sequences@[p].compact(j)],
+{
+    theorem_step(one, q, i);
+    theorem_step(other, p, j);
+    let (w, at) = (one.world(), one.step_position(q, i));
+    lemma_logits_causal(w.w, w.program, one.spec_state()->0.seq_history(q), other.spec_state()->0.seq_history(p), at);
+    lemma_same_canon(w.w, w.program, other.world().program, w.program.ops@.len(), other.spec_state()->0.seq_history(p), at, w.program.logits);
+}
+
 /// The step theorem, of the core: once a step has run, every selected row of logits on the device (those of records, and
 /// those of prompt log-probabilities) is the cold-forward row of that request's history and drafts at that position,
 /// whatever else is in the batch. They stay until the next run.
 pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, q: int, i: int)
-    requires
-        core.sound(),
-        core.spec_state() matches Some(s) && s.phase is Ran && 0 <= q < s.plan.sequences@.len() && 0 <= i < s.plan.sequences@[q].selected,
+    requires core.sound(), core.has_run(q, i),
     ensures core.spec_device().logits_rows()[core.spec_state()->0.plan.sequences@[q].compact(i)] == core.step_logits(q, i),
 {
     core.lemma_state();

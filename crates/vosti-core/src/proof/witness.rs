@@ -1,16 +1,14 @@
-//! The theorems are not empty: this file has a sampler beside the contrary device of `symbolic.rs`, a scenario that runs all
-//! of the core's operations over both, and two executions, on different pools and with different failures, whose traces are
-//! proved to be traces of one W. Tests run them: each ends in records, so none of its calls was refused.
+//! The theorems are not empty: this file has a contrary sampler beside the contrary device of `symbolic.rs`, an execution of every kind
+//! of call over both, and two executions, on different pools and with different failures, whose traces are proved to be traces of one W.
+//! Tests run them: each ends in records, so none of its calls was refused.
 
-use super::reference::*;
 use super::symbolic::*;
 use super::trace::*;
 use crate::core::Core;
 use crate::error::CoreError;
-use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
+use crate::ids::{BlockId, RequestId, Token};
 use crate::meaning::*;
 use crate::next::*;
-use crate::ops::commit::*;
 use crate::plan::*;
 use crate::program::*;
 use crate::seam::*;
@@ -20,34 +18,30 @@ use vstd::prelude::*;
 
 verus! {
 
-/// A sampler whose state is how many tokens are left. It takes the row's number below the vocabulary, reads rows while more than
-/// three are left, lists when two are, and else the best token.
+/// A contrary sampler. Its state says about how many tokens are left; what its choice reads, the token, the next state and whether it ends
+/// depend on state and row, and each kind of choice may end and may go on.
 pub struct Countdown {
     pub(crate) vocab: u32,
 }
 
 impl Countdown {
-    spec fn after(state: Bits) -> Bits {
-        Bits { code: if state.code > 0 { state.code - 1 } else { 0 } }
-    }
-
-    /// One token less is left.
-    fn count(&self, state: &mut u32, token: Token) -> (out: (Token, bool))
+    /// The token made of a row, a list or a best token.
+    fn count(&self, state: &mut u32, what: u32) -> (out: (Token, bool))
         ensures
-            out.0 == token % self.vocab_limit(), out.1 == (*old(state) <= 1),
-            Self::state_bits(final(state)) == Self::after(Self::state_bits(old(state))),
+            made_of(self.w(), Self::state_bits(old(state)), what as int) == (out.0, Self::state_bits(final(state)), out.1),
+            out.0 < self.vocab_limit(),
     {
         let n = *state;
-        if n > 0 {
-            *state = n - 1;
-        }
-        (token % self.vocab(), n <= 1)
+        let token = ((what as u64 + n as u64) % self.vocab() as u64) as u32;
+        *state = if n > 1 + token % 2 { n - 1 - token % 2 } else { 0 };
+        (token, n <= 2 || token == 0)
     }
 }
 
-/// The token that is made of a row, a list or a best token.
-spec fn taken_from(w: Bits, state: Bits, token: int) -> (Token, Bits, bool) {
-    ((token % (if w.code > 0 { w.code } else { 1 })) as u32, Countdown::after(state), state.code <= 1)
+/// Of a row, a list or a best token, in a state: the token, the next state, whether the request is done.
+spec fn made_of(w: Bits, state: Bits, what: int) -> (Token, Bits, bool) {
+    let token = (what + state.code) % (if w.code > 0 { w.code } else { 1 });
+    (token as u32, Bits { code: if state.code > 1 + token % 2 { state.code - 1 - token % 2 } else { 0 } }, state.code <= 2 || token == 0)
 }
 
 impl Sampler for Countdown {
@@ -66,19 +60,19 @@ impl Sampler for Countdown {
     }
 
     closed spec fn choice(w: Bits, state: Bits, logits: &u64) -> (Token, Bits, bool) {
-        taken_from(w, state, (*logits % 0x1_0000_0000) as int)
+        made_of(w, state, (*logits % 0x1_0000_0000) as int)
     }
 
     closed spec fn choice_best(w: Bits, state: Bits, best: Token) -> (Token, Bits, bool) {
-        taken_from(w, state, best as int)
+        made_of(w, state, best as int)
     }
 
     closed spec fn choice_top(w: Bits, state: Bits, top: &u64) -> (Token, Bits, bool) {
-        taken_from(w, state, (*top % 0x1_0000_0000) as int)
+        made_of(w, state, (*top % 0x1_0000_0000) as int)
     }
 
     closed spec fn reads_of(state: Bits) -> Reads {
-        if state.code > 3 { Reads::Row } else if state.code == 2 { Reads::Top } else { Reads::Best }
+        if state.code == 2 || state.code == 4 { Reads::Top } else if state.code == 1 || state.code == 3 { Reads::Best } else { Reads::Row }
     }
 
     closed spec fn vocab_limit(&self) -> u32 {
@@ -94,7 +88,7 @@ impl Sampler for Countdown {
     }
 
     fn reads(&self, state: &u32) -> Reads {
-        if *state > 3 { Reads::Row } else if *state == 2 { Reads::Top } else { Reads::Best }
+        if *state == 2 || *state == 4 { Reads::Top } else if *state == 1 || *state == 3 { Reads::Best } else { Reads::Row }
     }
 
     fn sample_best(&self, state: &mut u32, best: Token) -> (Token, bool) {
@@ -117,6 +111,8 @@ pub struct Scene {
     pub attached: usize,
     /// Blocks that were evicted.
     pub evicted: usize,
+    /// Pages that were released behind a window: none of a layer without one.
+    pub released: usize,
 }
 
 /// The program has an op of every kind over one group.
@@ -175,49 +171,6 @@ fn zeros(n: usize) -> (prompt: Vec<Token>)
 /// A run that fails, with the cache intact or not.
 fn failure(intact: bool) -> Option<DeviceError> {
     Some(DeviceError { message: String::new(), intact })
-}
-
-/// One step of one request with these rows and drafts; how many records it gave.
-fn step(core: &mut Core<Symbolic, Countdown>, id: RequestId, rows: usize, drafts: &[Token]) -> Result<usize, CoreError> {
-    core.plan_begin()?;
-    core.plan_rows(id, rows, drafts, Select::Last)?;
-    core.run()?;
-    let records = core.commit()?;
-    Ok(records.len())
-}
-
-/// Admit, chunk, emit, draft, publish; admit again, attach, emit; preempt, attach again, emit; evict. `Err` would be a
-/// refusal.
-pub fn scenario() -> Result<Scene, CoreError> {
-    let mut core = Core::new(Symbolic::new(128, 8, Vec::new()), Countdown { vocab: 9 }, small_program())?;
-    let first = core.admit(zeros(70), 0, 5)?;
-    core.take_page(first, 0)?;
-    core.take_page(first, 0)?;
-    let mut records = step(&mut core, first, 40, zeros(0).as_slice())?;
-    records = records.saturating_add(step(&mut core, first, 30, zeros(0).as_slice())?);
-    // A row's token is its position's number below 9, a best token's its position's number below 7: the next are those of
-    // positions 70 and 71, 7 and 1. So the second draft is wrong.
-    let mut drafts: Vec<Token> = Vec::new();
-    drafts.push(7);
-    drafts.push(8);
-    records = records.saturating_add(step(&mut core, first, 1, drafts.as_slice())?);
-    let block = match core.publish(first)? {
-        Some(block) => block,
-        None => return Err(CoreError::BlockMismatch),
-    };
-    let second = core.admit(zeros(70), 0, 1)?;
-    core.attach(second, block)?;
-    core.take_page(second, 0)?;
-    records = records.saturating_add(step(&mut core, second, 6, zeros(0).as_slice())?);
-    core.finish(second)?;
-    // The first loses its pages, finds its own block again, and computes the rest: 73 tokens, 64 of them attached.
-    core.preempt(first)?;
-    core.attach(first, block)?;
-    core.take_page(first, 0)?;
-    records = records.saturating_add(step(&mut core, first, 9, zeros(0).as_slice())?);
-    core.abort(first)?;
-    core.evict(block)?;
-    Ok(Scene { records, published: 1, attached: 2, evicted: 1 })
 }
 
 /// An execution and its core, after some calls.
@@ -288,7 +241,7 @@ impl Witness {
     fn begin(pages: usize, failures: Vec<Option<DeviceError>>) -> (out: Result<Self, CoreError>)
         ensures out matches Ok(w) ==> w.ok(),
     {
-        let core = Core::new(Symbolic::new(128, pages, failures), Countdown { vocab: 9 }, small_program())?;
+        let core = Core::new(Symbolic::new(128, 100, vec![pages], 3, failures), Countdown { vocab: 9 }, small_program())?;
         let ghost e = Execution { cores: seq![core], calls: seq![], answers: seq![] };
         proof { assert(e.events(0) =~= core.log()); }
         Ok(Witness { core, execution: Ghost(e), records: 0, completed: 0 })
@@ -328,7 +281,7 @@ impl Witness {
     }
 
     /// Begins a step, puts rows in, runs. What the device said.
-    fn run(&mut self, id: RequestId, rows: usize, select: Select) -> (out: Result<(), CoreError>)
+    fn run(&mut self, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> (out: Result<(), CoreError>)
         requires old(self).ok(),
         ensures final(self).ok(),
     {
@@ -337,8 +290,7 @@ impl Witness {
         self.note(Ghost(was), Ghost(Call::PlanBegin), Ghost(answer(out)));
         out?;
         let ghost was = *self;
-        let drafts = zeros(0);
-        let out = self.core.plan_rows(id, rows, drafts.as_slice(), select);
+        let out = self.core.plan_rows(id, rows, drafts, select);
         self.note(Ghost(was), Ghost(Call::PlanRows { request: id, rows, drafts: drafts@, select }), Ghost(answer(out)));
         out?;
         let ghost was = *self;
@@ -360,7 +312,7 @@ impl Witness {
             invariant i <= records@.len(), self.ok(),
             decreases records.len() - i,
         {
-            if self.core.row(&records[i]).is_some() {
+            if !records[i].whole || self.core.row(&records[i]).is_some() {
                 self.records = self.records.saturating_add(1);
             }
             i += 1;
@@ -380,6 +332,97 @@ impl Witness {
         Ok(())
     }
 
+    fn attach(&mut self, request: RequestId, block: BlockId) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.attach(request, block);
+        self.note(Ghost(was), Ghost(Call::Attach { request, block }), Ghost(answer(out)));
+        out
+    }
+
+    fn release_behind(&mut self, request: RequestId, group: usize) -> (out: Result<usize, CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.release_behind(request, group);
+        self.note(Ghost(was), Ghost(Call::ReleaseBehind { request, group }), Ghost(answer_release(out)));
+        out
+    }
+
+    fn publish(&mut self, request: RequestId) -> (out: Result<Option<BlockId>, CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.publish(request);
+        self.note(Ghost(was), Ghost(Call::Publish { request }), Ghost(answer_publish(out)));
+        out
+    }
+
+    fn evict(&mut self, block: BlockId) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.evict(block);
+        self.note(Ghost(was), Ghost(Call::Evict { block }), Ghost(answer(out)));
+        out
+    }
+
+    fn evict_page(&mut self, block: BlockId, group: usize) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.evict_page(block, group);
+        self.note(Ghost(was), Ghost(Call::EvictPage { block, group }), Ghost(answer(out)));
+        out
+    }
+
+    fn preempt(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.preempt(request);
+        self.note(Ghost(was), Ghost(Call::Preempt { request }), Ghost(answer(out)));
+        out
+    }
+
+    fn abort(&mut self, request: RequestId) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        let ghost was = *self;
+        let out = self.core.abort(request);
+        self.note(Ghost(was), Ghost(Call::Abort { request }), Ghost(answer(out)));
+        out
+    }
+
+    /// Begins a step of one row, and gives it up.
+    fn give_up(&mut self, id: RequestId) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        self.run(id, 1, &[], Select::All)?;
+        let ghost was = *self;
+        let out = self.core.plan_cancel();
+        self.note(Ghost(was), Ghost(Call::PlanCancel), Ghost(answer(out)));
+        out
+    }
+
+    /// One step of one request.
+    fn step(&mut self, id: RequestId, rows: usize, drafts: &[Token]) -> (out: Result<(), CoreError>)
+        requires old(self).ok(),
+        ensures final(self).ok(),
+    {
+        self.run(id, rows, drafts, Select::Last)?;
+        self.commit()
+    }
+
     /// One request for so many tokens after a prompt, chunk by chunk. A run that fails is tried again.
     fn serve(&mut self, prompt: usize, tokens: u32, chunk: usize) -> (out: Result<(), CoreError>)
         requires old(self).ok(),
@@ -397,13 +440,56 @@ impl Witness {
                 None => 0,
             };
             let rows = if left < chunk { left } else { chunk };
-            if self.run(id, rows, Select::Shown).is_ok() {
+            if self.run(id, rows, &[], Select::Shown).is_ok() {
                 self.commit()?;
             }
             steps += 1;
         }
         self.finish(id)
     }
+}
+
+/// An execution of every kind of call, none of them refused: a prompt in chunks, a step that is given up, drafts of which one comes true, a
+/// block that another request attaches, preemption after which the request finds its own block again, completions, an abort, evictions.
+pub fn scenario() -> (out: Result<(Scene, Witness), CoreError>)
+    ensures out matches Ok((_, one)) ==> one.ok() && deterministic(one.trace(), one.trace()),
+{
+    let mut one = Witness::begin(8, Vec::new())?;
+    let first = one.admit(70, 9)?;
+    one.take_page(first)?;
+    one.take_page(first)?;
+    one.give_up(first)?;
+    one.step(first, 40, &[])?;
+    one.step(first, 30, &[])?;
+    // A row is its position's number. The token of position p in state n is (p + n) % 9, and the state goes down by one for an even token:
+    // 6 comes for position 70 and again for 71. So the second draft is wrong.
+    one.step(first, 1, &[6, 8])?;
+    let block = match one.publish(first)? {
+        Some(block) => block,
+        None => return Err(CoreError::BlockMismatch),
+    };
+    let second = one.admit(70, 1)?;
+    one.attach(second, block)?;
+    one.take_page(second)?;
+    one.step(second, 6, &[])?;
+    let released = one.release_behind(second, 0)?;
+    one.finish(second)?;
+    // The first loses its pages, finds its own block again, and computes the rest: 73 tokens, 64 of them attached.
+    one.preempt(first)?;
+    one.attach(first, block)?;
+    one.take_page(first)?;
+    one.step(first, 9, &[])?;
+    one.step(first, 1, &[])?;
+    one.step(first, 1, &[])?;
+    one.step(first, 1, &[])?;
+    one.finish(first)?;
+    let third = one.admit(3, 1)?;
+    one.abort(third)?;
+    one.evict_page(block, 0)?;
+    one.evict(block)?;
+    let scene = Scene { records: one.records, published: 1, attached: 2, evicted: 1, released };
+    proof { corollary_one_execution(one.execution@); }
+    Ok((scene, one))
 }
 
 /// Two executions of one W: on other pools, in other chunks, with other requests beside it; of the second one the runs fail at
@@ -414,14 +500,14 @@ pub fn two_executions() -> (out: Result<(Witness, Witness), CoreError>)
             && deterministic(one.trace(), other.trace()) && deterministic(one.trace(), one.trace()),
 {
     let mut one = Witness::begin(8, Vec::new())?;
-    one.serve(3, 4, 64)?;
+    one.serve(3, 6, 64)?;
     let mut failures: Vec<Option<DeviceError>> = Vec::new();
     failures.push(failure(true));
     failures.push(None);
     failures.push(failure(true));
     let mut other = Witness::begin(2, failures)?;
-    other.serve(5, 1, 2)?;
-    other.serve(3, 4, 1)?;
+    other.serve(5, 0, 2)?;
+    other.serve(3, 6, 1)?;
     proof {
         lemma_one_w(one.execution@.world(), other.execution@.world());
         theorem_deterministic(one.execution@, other.execution@);
@@ -441,7 +527,7 @@ pub fn lost_execution() -> (out: Result<Witness, CoreError>)
     one.serve(3, 1, 64)?;
     let id = one.admit(3, 1)?;
     one.take_page(id)?;
-    if one.run(id, 3, Select::Last).is_ok() || one.admit(3, 1).is_ok() {
+    if one.run(id, 3, &[], Select::Last).is_ok() || one.admit(3, 1).is_ok() {
         return Err(CoreError::NoStep);
     }
     proof { corollary_one_execution(one.execution@); }

@@ -5,6 +5,7 @@
 use super::legal::*;
 use super::seam::*;
 use super::spec::*;
+use super::views::*;
 use crate::block::{Block, Parent};
 use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;

@@ -2,6 +2,7 @@
 //! predicates speak of what policy sees: requests, blocks, free pages, the step. Read next: `effects.rs` (what each does).
 
 use super::seam::*;
+use super::views::*;
 use crate::block::{Block, Parent};
 use crate::core::Core;
 use crate::error::CoreError;

@@ -51,6 +51,11 @@ pub open(crate) spec fn share_w(a: World, b: World) -> bool {
     &&& forall|state: Bits, row: Bits| #[trigger] (a.choice)(state, row) == (b.choice)(state, row)
 }
 
+/// Clients of two devices read rows alike: equal contents are one row.
+pub open(crate) spec fn read_alike<D: Device, E: Device<Logits = D::Logits>>() -> bool {
+    forall|bits: Bits| #[trigger] D::logits_of(bits) == E::logits_of(bits)
+}
+
 /// An operation and its arguments.
 pub ghost enum Call {
     Admit { prompt: Seq<Token>, salt: u64, state: Bits },

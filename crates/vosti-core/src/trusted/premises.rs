@@ -5,7 +5,9 @@
 //! `tests/premises.rs` of `vosti-wiring` evaluates both on the same filled arrays. Read next: `image.rs` (the code that fills
 //! the array).
 
+use super::views::*;
 use crate::ids::{NO_PAGE, PAGE};
+use crate::image::{Image, Place};
 use crate::layout::Layout;
 use crate::plan::{SeqPlan, StepPlan};
 use crate::program::*;
@@ -234,6 +236,66 @@ impl Layout {
         &&& forall|x: int| 0 <= x < self.tilings@.len() ==> #[trigger] self.tiles_cover(cells, plan, x)
         &&& forall|x: int, k: int| 0 <= x < self.tilings@.len() && 0 <= k < self.counts@[x] ==> #[trigger] self.tile_told(cells, plan, x, k)
         &&& self.placed(plan) && self.launched(plan)
+    }
+
+    /// The room holds the plan, and the array the room.
+    pub open(crate) spec fn room_holds(self, plan: StepPlan, room: Option<usize>) -> bool {
+        room matches Some(room) ==> plan.tokens@.len() <= room && plan.selected@.len() <= room
+            && room <= self.rows_max && room <= self.selected_max
+    }
+}
+
+/// What the image says of itself and of the step that was filled in.
+impl Image {
+    pub open(crate) spec fn says_len(self, n: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> n == layout.len
+    }
+
+    pub open(crate) spec fn says_place(self, meta: Meta, place: Place) -> bool {
+        self.spec_layout() matches Some(layout) ==> (layout.has(meta) ==> place.start == layout.start_of(meta) && place.len == layout.len_of(meta))
+    }
+
+    pub open(crate) spec fn says_launched(self, rows: usize, selected: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> rows == layout.rows && selected == layout.selected
+    }
+
+    pub open(crate) spec fn says_tiles(self, tiling: usize, n: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> (tiling < layout.counts@.len() ==> n == layout.counts@[tiling as int])
+    }
+
+    pub open(crate) spec fn says_length(self, n: usize) -> bool {
+        self.spec_layout() matches Some(layout) ==> n == layout.length
+    }
+
+    /// The room holds the plan, and the array the room.
+    pub open(crate) spec fn room_holds(self, plan: StepPlan, room: Option<usize>) -> bool {
+        self.spec_layout() matches Some(layout) && layout.room_holds(plan, room)
+    }
+
+    /// It was made for this program, whose sizes are within the bounds of the proofs.
+    pub open(crate) spec fn made_for(self, program: Program) -> bool {
+        self.spec_layout() matches Some(layout) && layout.made_for(program)
+    }
+
+    /// Steps of so many rows and selected rows fit.
+    pub open(crate) spec fn takes(self, rows: usize, selected: usize) -> bool {
+        self.spec_layout() matches Some(layout) && rows <= layout.rows_max && selected <= layout.selected_max
+    }
+
+    /// The array is as long as `len` says.
+    pub open(crate) spec fn has_room(self, cells: Seq<i32>) -> bool {
+        self.spec_layout() matches Some(layout) && layout.len <= cells.len()
+    }
+
+    /// The array holds the plan's step.
+    pub open(crate) spec fn told(self, cells: Seq<i32>, plan: StepPlan) -> bool {
+        self.spec_layout() matches Some(layout) && layout.told(cells, plan)
+    }
+
+    /// It has the places of the largest step, and is else the layout that it was.
+    pub open(crate) spec fn spread_out(self, was: Image) -> bool {
+        was.spec_layout() matches Some(old) ==> (self.spec_layout() matches Some(layout) && layout.same_make(old)
+            && layout.room == layout.rows_max && layout.room_selected == layout.selected_max)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The least work of a measured case (arithmetic and bytes read), and the time that it takes at the machine's ceilings.
 
 use super::Case;
-use vosti_core::{Op, Program, RowSet};
+use vosti_core::{Program, RowSet};
 use vosti_cpu::Ceilings;
 use vosti_model::{ModelPlan, Recipe};
 
@@ -24,23 +24,20 @@ impl Work {
         let program = &plan.program;
         let mut work = Work { tokens: rows as f64, flops: 0.0, bytes: 0.0 };
         for op in &program.ops {
-            match op {
-                Op::Rowwise { k, rows: set, .. } => {
-                    let rows = if *set == RowSet::All { rows } else { selected };
-                    let elements = matrix_elements(plan, *k) as f64;
-                    work.flops += 2.0 * elements * rows as f64;
-                    work.bytes += element_bytes * elements;
-                }
-                Op::Attend { q, layer, window, .. } => {
-                    let per_sequence = rows / sequences;
-                    let window = window.map_or(usize::MAX, |w| w as usize);
-                    let seen: usize = (depth..depth + per_sequence).map(|p| (p + 1).min(window)).sum();
-                    let read = (depth + per_sequence).min(window.saturating_add(per_sequence));
-                    let width = f64::from(program.buffers[*q as usize].width);
-                    work.flops += 4.0 * width * (seen * sequences) as f64;
-                    work.bytes += key_value_bytes(program, *layer) * (read * sequences) as f64;
-                }
-                Op::Embed { .. } | Op::StoreKv { .. } => {}
+            let used = op.uses();
+            if let Some(read) = used.cache_read {
+                let per_sequence = rows / sequences;
+                let window = read.window.map_or(usize::MAX, |w| w as usize);
+                let seen: usize = (depth..depth + per_sequence).map(|p| (p + 1).min(window)).sum();
+                let positions = (depth + per_sequence).min(window.saturating_add(per_sequence));
+                let width = f64::from(program.buffers[used.inputs[0] as usize].width);
+                work.flops += 4.0 * width * (seen * sequences) as f64;
+                work.bytes += key_value_bytes(program, read.layer) * (positions * sequences) as f64;
+            } else if !used.tokens && used.cache_written.is_none() {
+                let rows = if used.rows == RowSet::All { rows } else { selected };
+                let elements = matrix_elements(plan, used.binding) as f64;
+                work.flops += 2.0 * elements * rows as f64;
+                work.bytes += element_bytes * elements;
             }
         }
         work

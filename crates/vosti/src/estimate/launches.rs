@@ -4,7 +4,7 @@
 //! Read next: [`super::time`].
 
 use super::Step;
-use vosti_core::{Op, Program, RowSet};
+use vosti_core::{Program, RowSet};
 use vosti_kernels::{Const, Extent, KernelError, Launch, Spec};
 use vosti_model::{ModelPlan, Recipe};
 
@@ -42,27 +42,21 @@ fn number(spec: &Spec, name: &str) -> Option<f64> {
 pub fn of(plan: &ModelPlan, step: Step) -> Result<Vec<Work>, KernelError> {
     let mut all = vec![];
     for op in &plan.program.ops {
-        let (Op::Embed { k, .. } | Op::Rowwise { k, .. } | Op::StoreKv { k, .. } | Op::Attend { k, .. }) = op;
-        let binding = &plan.bindings[*k as usize];
+        let used = op.uses();
+        let binding = &plan.bindings[used.binding as usize];
         let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
         for launch in &binding.launches {
-            let work = match op {
-                Op::Attend { window, .. } => {
-                    let parts = (0..step.rows()).step_by(room);
-                    parts
-                        .map(|first| {
-                            attention(launch, step, first..step.rows().min(first.saturating_add(room)), *window)
-                        })
-                        .collect()
-                }
-                Op::Rowwise { ins, outs, rows, .. } => {
-                    let rows = if *rows == RowSet::All { step.rows() } else { step.sequences };
-                    vec![rowwise(plan, launch, rows, &[&ins[..], outs].concat())?]
-                }
-                Op::Embed { out, .. } => vec![rowwise(plan, launch, step.rows(), &[*out, *out])?],
-                Op::StoreKv { ins, .. } => vec![rowwise(plan, launch, step.rows(), &[&ins[..1], &ins[..1]].concat())?],
-            };
-            all.extend(work);
+            if let Some(read) = used.cache_read {
+                let ends = |first: usize| step.rows().min(first.saturating_add(room));
+                let parts = (0..step.rows()).step_by(room);
+                all.extend(parts.map(|first| attention(launch, step, first..ends(first), read.window)));
+                continue;
+            }
+            let rows = if used.rows == RowSet::All { step.rows() } else { step.sequences };
+            // An embedding reads rows as wide as those that it writes, and a store writes such as it reads.
+            let read = if used.tokens { &used.outputs } else { &used.inputs };
+            let written = if used.cache_written.is_some() { &used.inputs } else { &used.outputs };
+            all.push(rowwise(plan, launch, rows, &[&read[..], written].concat())?);
         }
     }
     // The kernels of lists of largest logits run only in steps that ask for lists; a greedy step does not.
