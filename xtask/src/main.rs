@@ -7,6 +7,7 @@ mod llama_cpp;
 mod mutants;
 mod python;
 mod release;
+mod statement;
 mod test;
 mod tidy;
 mod trust;
@@ -54,6 +55,8 @@ enum Task {
     },
     /// Tries wrong versions of the core: each must fail the proof at the obligation that it names (needs Verus)
     VerifyMutants(mutants::Mutants),
+    /// Deletes clauses of the core's statement, which must make the proof fail, and prints which survive (needs Verus, and hours)
+    VerifyStatement(statement::Statement),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
     /// Builds the files of a release for this machine: the command's archive, its SHA-256 and the wheel
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Task::Release => release::run(),
         Task::Wheel(options) => wheel::run(&options),
         Task::VerifyMutants(options) => mutants::run(&options),
+        Task::VerifyStatement(options) => statement::run(&options),
         Task::Tidy => tidy::run(),
         Task::Trust => trust::run(),
         Task::Ttir { check } => ttir::run(check),

@@ -153,13 +153,13 @@ pub fn run(options: &Mutants) -> Result<()> {
 }
 
 /// A copy of the workspace on which versions are tried one after the other, and the target folder of their proofs.
-struct Place {
+pub struct Place {
     copy: PathBuf,
     target: PathBuf,
 }
 
 impl Place {
-    fn new(job: usize, proofs: bool) -> Result<Place> {
+    pub fn new(job: usize, proofs: bool) -> Result<Place> {
         let copy = target_folder().join(format!("mutant-{job}"));
         if copy.exists() {
             fs::remove_dir_all(&copy)?;
@@ -178,6 +178,19 @@ impl Place {
             run_command(Command::new("cp").arg("-a").args([&first, &place.target]))?;
         }
         Ok(place)
+    }
+
+    /// Where Verus keeps what it made of the copy.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Runs `check` on the copy with another text in one file; then restores the file.
+    pub fn edited<T>(&self, file: &Path, text: &str, check: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        fs::write(self.copy.join(file), text)?;
+        let outcome = check(&self.copy);
+        fs::copy(root().join(file), self.copy.join(file))?;
+        outcome
     }
 
     /// Runs `check` on the copy with the patch, which must apply and change each file that it names; then restores these files.
