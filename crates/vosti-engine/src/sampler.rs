@@ -4,7 +4,7 @@
 //! request. The explicit `SamplerState` holds everything that decides (penalty counts, position, stop strings, grammar); ties
 //! go to the lower token id; the arithmetic is `math.rs`. The transformations come in this order: logit bias, constraint,
 //! repetition, presence and frequency penalties, stop tokens ruled out before `tokens_min`; then greedy, or temperature,
-//! min-p, top-k, top-p, draw.
+//! min-p, top-k, typical-p, top-p, draw.
 //!
 //! A choice reads no more of its row than it needs. A greedy choice reads the best token; a draw among the k largest reads
 //! the device's list of largest logits, if that list is long enough. The token is always the one that the whole row would
@@ -276,11 +276,10 @@ fn draw(p: &SamplingParams, logits: &[f32], unit: f64, memory: (&mut Vec<f32>, &
     let (weights, sums) = memory;
     math::weigh(logits, largest, inverse(p), p.min_p, weights, sums);
     let all = sums.iter().sum();
-    let drawn = if p.top_p >= 1.0 {
+    let drawn = if p.top_p >= 1.0 && p.typical_p >= 1.0 {
         walk_blocks(weights, sums, unit * all)
     } else {
-        let mut kept = nucleus_candidates(weights, f64::from(p.top_p), all);
-        keep_nucleus(&mut kept, f64::from(p.top_p) * all);
+        let kept = kept_of_weights(p, weights, all);
         walk(kept.iter().copied(), 0.0, unit * total(&kept))
     };
     drawn.unwrap_or_else(|| math::first_largest(logits))
@@ -303,11 +302,19 @@ fn kept(p: &SamplingParams, row: &[f32], largest: f32) -> Vec<(Token, f32)> {
     }
     let (mut weights, mut sums) = (Vec::new(), Vec::new());
     math::weigh(row, largest, inverse(p), p.min_p, &mut weights, &mut sums);
-    if p.top_p >= 1.0 {
+    if p.top_p >= 1.0 && p.typical_p >= 1.0 {
         return weights.into_iter().enumerate().map(|(token, weight)| (token as Token, weight)).collect();
     }
-    let all = sums.iter().sum();
-    let mut kept = nucleus_candidates(&weights, f64::from(p.top_p), all);
+    kept_of_weights(p, &weights, sums.iter().sum())
+}
+
+/// The tokens that typical-p and top-p keep of a whole row, most likely first; `all` is the sum of its weights.
+fn kept_of_weights(p: &SamplingParams, weights: &[f32], all: f64) -> Vec<(Token, f32)> {
+    // Which tokens are typical depends on all of them.
+    let share = if p.typical_p < 1.0 { 1.0 } else { f64::from(p.top_p) };
+    let mut kept = nucleus_candidates(weights, share, all);
+    keep_typical(&mut kept, p.typical_p);
+    let all = if p.typical_p < 1.0 { total(&kept) } else { all };
     keep_nucleus(&mut kept, f64::from(p.top_p) * all);
     kept
 }
@@ -318,6 +325,7 @@ fn kept_of_list(p: &SamplingParams, top: &[(Token, f32)], largest: f32) -> Vec<(
     let weight = |logit: f32| Some(math::exp_negative((logit - largest) * inverse)).filter(|e| *e >= p.min_p);
     let mut kept: Vec<(Token, f32)> =
         top.iter().map(|(token, logit)| (*token, weight(*logit).unwrap_or(0.0))).collect();
+    keep_typical(&mut kept, p.typical_p);
     if p.top_p < 1.0 {
         let mass = f64::from(p.top_p) * total(&kept);
         keep_nucleus(&mut kept, mass);
@@ -377,6 +385,31 @@ fn nucleus_candidates(weights: &[f32], top_p: f64, all: f64) -> Vec<(Token, f32)
     let mut tokens: Vec<(Token, f32)> = weights.iter().enumerate().filter_map(heavy).collect();
     tokens.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     tokens
+}
+
+/// Keeps the tokens whose surprise, -ln of their probability, is nearest to the expected surprise: as few as have `share` of the weight.
+/// Their order stays. Meister et al., "Locally Typical Sampling" (arXiv 2202.00666).
+fn keep_typical(tokens: &mut Vec<(Token, f32)>, share: f32) {
+    if share >= 1.0 {
+        return;
+    }
+    tokens.retain(|(_, weight)| *weight > 0.0);
+    let all = total(tokens);
+    let surprise = |weight: f32| libm::log(all / f64::from(weight));
+    let expected: f64 = tokens.iter().map(|(_, weight)| f64::from(*weight) / all * surprise(*weight)).sum();
+    let distance = |(place, (_, weight)): (usize, &(Token, f32))| ((surprise(*weight) - expected).abs(), place);
+    let mut nearest: Vec<(f64, usize)> = tokens.iter().enumerate().map(distance).collect();
+    nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (mut sum, mut kept) = (0.0, vec![false; tokens.len()]);
+    for (_, place) in nearest {
+        kept[place] = true;
+        sum += f64::from(tokens[place].1);
+        if sum >= f64::from(share) * all {
+            break;
+        }
+    }
+    let mut kept = kept.into_iter();
+    tokens.retain(|_| kept.next().unwrap_or(false));
 }
 
 /// Keeps the shortest run of `tokens`, which are most likely first, whose weights reach `mass`.

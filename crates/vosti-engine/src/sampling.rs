@@ -1,84 +1,78 @@
 //! Sampling parameters as a user gives them, checked once: a `Sampling` that exists is valid.
 
 use crate::Token;
+use crate::numbers::Numbers;
 use crate::sampler::Constraint;
+use crate::sampling_numbers;
 use crate::text::{Thoughts, TokenText};
 use std::sync::Arc;
 
 /// Makes a constraint in its initial state.
 pub type MakeConstraint = Arc<dyn Fn() -> Box<dyn Constraint> + Send + Sync>;
 
-/// Sampling parameters as they arrive; `Sampling::new` checks them. `Default` is greedy without penalties.
-#[derive(Clone)]
-pub struct SamplingParams {
-    /// 0 is greedy. At most 100.
-    pub temperature: f32,
-    /// Keep the k most likely tokens; 0 keeps all.
-    pub top_k: u32,
-    /// Keep the smallest set of most likely tokens with at least this probability; 1 keeps all. In (0, 1].
-    pub top_p: f32,
-    /// Drop tokens less likely than this times the most likely; 0 keeps all. In [0, 1].
-    pub min_p: f32,
-    /// Divides positive and multiplies negative logits of tokens in the prompt or the answer; 1 is none. Above 0.
-    pub repetition_penalty: f32,
-    /// Subtracted once from logits of tokens in the answer; 0 is none. In [-2, 2].
-    pub presence_penalty: f32,
-    /// Subtracted once per occurrence in the answer; 0 is none. In [-2, 2].
-    pub frequency_penalty: f32,
-    /// Added to these tokens' logits. In [-100, 100] each.
-    pub logit_bias: Vec<(Token, f32)>,
-    /// The answer ends with (and includes) any of these: usually the model's end-of-sequence tokens.
-    pub stop_tokens: Vec<Token>,
-    /// The answer ends when its text contains one of these. Needs `text`.
-    pub stop_strings: Vec<String>,
-    /// Thoughts at the beginning of the answer, in which stop strings do not count.
-    pub thoughts: Option<Thoughts>,
-    /// Bytes of tokens, for stop strings.
-    pub text: Option<Arc<dyn TokenText>>,
-    /// Makes a constraint (a grammar, a schema) for each choice.
-    pub constraint: Option<MakeConstraint>,
-    /// No stop token is sampled among the first `tokens_min` tokens, unless a constraint leaves nothing else. A stop string
-    /// ends the answer from token number `tokens_min` on. A complete constraint ends the answer at any length.
-    pub tokens_min: usize,
-    /// The most tokens of the answer, at least 1. The context limits the answer too.
-    pub tokens_max: usize,
-    /// Draws are a function of (seed, choice index, position) and of nothing else.
-    pub seed: u64,
+macro_rules! params {
+    ({} $($(#[$doc:meta])* $name:ident: $type:ident as $given:ident = $neutral:literal, $range:tt, $key:literal;)*) => {
+        /// Sampling parameters as they arrive; `Sampling::new` checks them. `Default` is greedy without penalties.
+        #[derive(Clone)]
+        pub struct SamplingParams {
+            $($(#[$doc])* pub $name: $type,)*
+            /// Added to these tokens' logits. In [-100, 100] each.
+            pub logit_bias: Vec<(Token, f32)>,
+            /// The answer ends with (and includes) any of these: usually the model's end-of-sequence tokens.
+            pub stop_tokens: Vec<Token>,
+            /// The answer ends when its text contains one of these. Needs `text`.
+            pub stop_strings: Vec<String>,
+            /// Thoughts at the beginning of the answer, in which stop strings do not count.
+            pub thoughts: Option<Thoughts>,
+            /// Bytes of tokens, for stop strings.
+            pub text: Option<Arc<dyn TokenText>>,
+            /// Makes a constraint (a grammar, a schema) for each choice.
+            pub constraint: Option<MakeConstraint>,
+            /// No stop token is sampled among the first `tokens_min` tokens, unless a constraint leaves nothing else. A stop string
+            /// ends the answer from token number `tokens_min` on. A complete constraint ends the answer at any length.
+            pub tokens_min: usize,
+            /// The most tokens of the answer, at least 1. The context limits the answer too.
+            pub tokens_max: usize,
+            /// Draws are a function of (seed, choice index, position) and of nothing else.
+            pub seed: u64,
+        }
+
+        impl SamplingParams {
+            /// These numbers; nothing else ends or changes an answer.
+            pub fn of(numbers: Numbers) -> Self {
+                Self {
+                    $($name: numbers.$name,)*
+                    logit_bias: Vec::new(),
+                    stop_tokens: Vec::new(),
+                    stop_strings: Vec::new(),
+                    thoughts: None,
+                    text: None,
+                    constraint: None,
+                    tokens_min: 0,
+                    tokens_max: usize::MAX,
+                    seed: 0,
+                }
+            }
+
+            /// The numbers.
+            pub fn numbers(&self) -> Numbers {
+                Numbers { $($name: self.$name,)* }
+            }
+        }
+    };
 }
+sampling_numbers!([params] {});
 
 impl Default for SamplingParams {
     fn default() -> Self {
-        Self {
-            temperature: 0.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            repetition_penalty: 1.0,
-            presence_penalty: 0.0,
-            frequency_penalty: 0.0,
-            logit_bias: Vec::new(),
-            stop_tokens: Vec::new(),
-            stop_strings: Vec::new(),
-            thoughts: None,
-            text: None,
-            constraint: None,
-            tokens_min: 0,
-            tokens_max: usize::MAX,
-            seed: 0,
-        }
+        Self::of(Numbers { temperature: 0.0, ..Numbers::default() })
     }
 }
 
 impl std::fmt::Debug for SamplingParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SamplingParams")
-            .field("temperature", &self.temperature)
-            .field("top_k", &self.top_k)
-            .field("top_p", &self.top_p)
-            .field("min_p", &self.min_p)
-            .field("repetition_penalty", &self.repetition_penalty)
-            .field("presence_penalty", &self.presence_penalty)
-            .field("frequency_penalty", &self.frequency_penalty)
+            .field("numbers", &self.numbers())
             .field("logit_bias", &self.logit_bias)
             .field("stop_tokens", &self.stop_tokens)
             .field("stop_strings", &self.stop_strings)
@@ -136,7 +130,7 @@ impl Sampling {
     /// Checks every parameter; sorts stop tokens and biases by token. Errors: a value out of range, an empty stop string, stop
     /// strings without `text`, two biases for one token.
     pub fn new(mut params: SamplingParams) -> Result<Self, SamplingError> {
-        check_ranges(&params)?;
+        params.numbers().check()?;
         if params.tokens_max == 0 {
             return Err(SamplingError::NoTokens);
         }
@@ -161,26 +155,4 @@ impl Sampling {
         }
         Ok(Self(Arc::new(params)))
     }
-}
-
-fn check_ranges(p: &SamplingParams) -> Result<(), SamplingError> {
-    let checks = [
-        ("temperature", p.temperature, (0.0..=100.0).contains(&p.temperature), "between 0 and 100"),
-        ("top_p", p.top_p, p.top_p > 0.0 && p.top_p <= 1.0, "above 0 and at most 1"),
-        ("min_p", p.min_p, (0.0..=1.0).contains(&p.min_p), "between 0 and 1"),
-        (
-            "repetition_penalty",
-            p.repetition_penalty,
-            p.repetition_penalty > 0.0 && p.repetition_penalty <= 100.0,
-            "above 0 and at most 100",
-        ),
-        ("presence_penalty", p.presence_penalty, (-2.0..=2.0).contains(&p.presence_penalty), "between -2 and 2"),
-        ("frequency_penalty", p.frequency_penalty, (-2.0..=2.0).contains(&p.frequency_penalty), "between -2 and 2"),
-    ];
-    for (name, value, ok, range) in checks {
-        if !ok {
-            return Err(SamplingError::OutOfRange { name, value, range });
-        }
-    }
-    Ok(())
 }

@@ -1,119 +1,68 @@
-//! The sampling defaults of a model's makers: `generation_config.json` of a folder, `general.sampling.*` of a GGUF file.
-//!
-//! The engine checks their ranges, as it does for every request. Read next: `model.rs`, which holds the result.
+//! The sampling numbers of a model's makers, as its files have them: `generation_config.json` of a folder, `general.sampling.*` of a
+//! GGUF file. No number is named here: the engine's table names and checks them (`vosti_engine::numbers`). Read next: `model.rs`.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::config::Fields;
 use crate::error::{ModelError, Result};
 use crate::gguf::{self, Metadata};
 
-/// The sampling parameters of a request that gives none. `Default` is OpenAI's: the model's own distribution.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplingDefaults {
-    /// 0 takes the most likely token.
-    pub temperature: f32,
-    /// 0 keeps all.
-    pub top_k: u32,
-    /// 1 keeps all.
-    pub top_p: f32,
-    /// 0 keeps all.
-    pub min_p: f32,
-    /// 1 changes nothing.
-    pub repetition_penalty: f32,
-    /// The file that the parameters are from; `None` if no file gives any.
-    pub source: Option<&'static str>,
+/// The keys of a GGUF file that have sampling numbers begin with this.
+const PREFIX: &str = "general.sampling.";
+
+/// What a model's files say about sampling.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerationConfig {
+    /// The file, for messages; none if there is no such file.
+    file: Option<&'static str>,
+    /// By the file's own keys, those of a GGUF file without their prefix.
+    values: BTreeMap<String, Value>,
 }
 
-impl Default for SamplingDefaults {
-    fn default() -> Self {
-        Self { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, source: None }
-    }
-}
-
-impl SamplingDefaults {
-    /// Reads a parsed `generation_config.json`. `do_sample` is ignored, as in vLLM: most files do not have it.
+impl GenerationConfig {
+    /// Takes a parsed `generation_config.json`. `do_sample` is ignored, as in vLLM: most files do not have it.
     pub(crate) fn from_json(json: &Value) -> Result<Self> {
         const FILE: &str = "generation_config.json";
-        let fields = Fields::new(FILE, json)?;
-        let whole = |key: &str| fields.f64_opt(key)?.map(|k| top_k(k).ok_or_else(|| bad_k(FILE, key, k))).transpose();
-        Self::read(
-            FILE,
-            |key| fields.f64_opt(key),
-            whole("top_k")?,
-            &["temperature", "top_p", "min_p", "repetition_penalty"],
-        )
+        let why = || ModelError::Config { file: FILE.into(), key: String::new(), why: "is not an object".into() };
+        let values = json.as_object().ok_or_else(why)?.clone().into_iter().collect();
+        Ok(Self { file: Some(FILE), values })
     }
 
-    /// Reads a GGUF file's metadata.
-    pub(crate) fn from_gguf(metadata: &Metadata) -> Result<Self> {
-        const FILE: &str = "the GGUF file";
-        const K: &str = "general.sampling.top_k";
-        let k = match metadata.get(K) {
-            Some(gguf::Value::Int(k)) => Some(top_k(*k as f64).ok_or_else(|| bad_k(metadata.file(), K, *k as f64))?),
-            Some(other) => return Err(metadata.bad(K, format!("is {other:?}, not a whole number"))),
-            None => None,
+    /// Takes a GGUF file's metadata.
+    pub(crate) fn from_gguf(metadata: &Metadata) -> Self {
+        let value = |value: &gguf::Value| match value {
+            gguf::Value::Int(number) => Value::from(*number as f64),
+            gguf::Value::Float(number) => Value::from(*number),
+            other => Value::from(format!("{other:?}")),
         };
-        let keys = ["temp", "top_p", "min_p", "penalty_repeat"];
-        Self::read(FILE, |key| metadata.f64_opt(&format!("general.sampling.{key}")), k, &keys)
+        let sampling =
+            metadata.iter().filter_map(|(key, given)| Some((key.strip_prefix(PREFIX)?.into(), value(given))));
+        Self { file: Some("the GGUF file"), values: sampling.collect() }
     }
 
-    /// Reads temperature, top-p, min-p and the repetition penalty by their keys.
-    fn read(
-        file: &'static str,
-        number: impl Fn(&str) -> Result<Option<f64>>,
-        top_k: Option<u32>,
-        [temperature, top_p, min_p, penalty]: &[&str; 4],
-    ) -> Result<Self> {
-        let numbers = [number(temperature)?, number(top_p)?, number(min_p)?, number(penalty)?];
-        let [temperature, top_p, min_p, penalty] = numbers.map(|number| number.map(|number| number as f32));
-        let said = numbers.iter().any(Option::is_some) || top_k.is_some();
-        let openai = Self::default();
-        Ok(Self {
-            temperature: temperature.unwrap_or(openai.temperature),
-            top_k: top_k.unwrap_or(openai.top_k),
-            top_p: top_p.unwrap_or(openai.top_p),
-            min_p: min_p.unwrap_or(openai.min_p),
-            repetition_penalty: penalty.unwrap_or(openai.repetition_penalty),
-            source: said.then_some(file),
-        })
+    /// The file, for messages.
+    pub fn file(&self) -> Option<&'static str> {
+        self.file
     }
-}
 
-/// `top_k` as a number; files write all tokens as 0 or -1.
-fn top_k(k: f64) -> Option<u32> {
-    match k {
-        -1.0 => Some(0),
-        k if k.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&k) => Some(k as u32),
-        _ => None,
+    /// Whether the file is GGUF's, with its own keys.
+    pub fn is_gguf(&self) -> bool {
+        self.file == Some("the GGUF file")
     }
-}
 
-fn bad_k(file: &str, key: &str, k: f64) -> ModelError {
-    let why = format!("is {k}, neither a whole number from 0 to 2^32 nor -1");
-    ModelError::Config { file: file.into(), key: key.into(), why }
-}
+    /// The number of a key; none if the file does not have it or has null. An error if it is no number.
+    pub fn number(&self, key: &str) -> Result<Option<f64>> {
+        match self.values.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.wrong(key, format!("is {value}, not a number"))),
+        }
+    }
 
-/// For a banner: the temperature, and every parameter that differs from OpenAI's default.
-impl fmt::Display for SamplingDefaults {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let openai = Self::default();
-        write!(f, "temperature {}", self.temperature)?;
-        if self.top_k != openai.top_k {
-            write!(f, ", top_k {}", self.top_k)?;
-        }
-        if self.top_p != openai.top_p {
-            write!(f, ", top_p {}", self.top_p)?;
-        }
-        if self.min_p != openai.min_p {
-            write!(f, ", min_p {}", self.min_p)?;
-        }
-        if self.repetition_penalty != openai.repetition_penalty {
-            write!(f, ", repetition_penalty {}", self.repetition_penalty)?;
-        }
-        write!(f, " ({})", self.source.unwrap_or("OpenAI's"))
+    /// The error of a key.
+    pub fn wrong(&self, key: &str, why: String) -> ModelError {
+        let prefix = if self.is_gguf() { PREFIX } else { "" };
+        ModelError::Config { file: self.file.unwrap_or_default().into(), key: format!("{prefix}{key}"), why }
     }
 }
 
@@ -123,17 +72,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_generation_config_says_what_requests_get_and_silence_is_openais() {
-        let qwen = json!({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": [1, 2]});
-        let read = SamplingDefaults::from_json(&qwen).unwrap();
-        assert_eq!(read.to_string(), "temperature 0.6, top_k 20, top_p 0.95 (generation_config.json)");
-        for nothing in [json!({}), json!({"eos_token_id": 2, "temperature": null})] {
-            assert_eq!(SamplingDefaults::from_json(&nothing).unwrap(), SamplingDefaults::default());
+    fn a_file_says_its_numbers_and_what_is_no_number_is_an_error_with_its_key() {
+        let qwen = json!({"do_sample": true, "temperature": 0.6, "top_k": 20, "eos_token_id": [1, 2], "top_p": null});
+        let read = GenerationConfig::from_json(&qwen).unwrap();
+        assert_eq!(read.number("temperature").unwrap(), Some(0.6));
+        assert_eq!((read.number("top_p").unwrap(), read.number("none").unwrap()), (None, None));
+        for (key, file) in [("do_sample", &read), ("eos_token_id", &read)] {
+            let error = file.number(key).unwrap_err().to_string();
+            assert!(error.contains("generation_config.json") && error.contains(key), "{error}");
         }
-        assert_eq!(SamplingDefaults::from_json(&json!({"top_k": -1})).unwrap().top_k, 0);
-        for wrong in [json!({"top_k": 1.5}), json!({"top_k": -2}), json!({"temperature": "hot"}), json!([])] {
-            let error = SamplingDefaults::from_json(&wrong).unwrap_err().to_string();
-            assert!(error.contains("generation_config.json"), "{error}");
-        }
+        assert!(GenerationConfig::from_json(&json!([])).is_err());
     }
 }

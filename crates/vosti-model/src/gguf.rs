@@ -86,6 +86,11 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// Every key with its value, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.values.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
     /// Parses the bytes of a whole file. `file` is its name for messages. Errors: it is not GGUF, its version or an element type
     /// is not supported, or it cannot hold a size that it names.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self> {

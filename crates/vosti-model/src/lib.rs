@@ -33,7 +33,7 @@ mod tokenizer;
 mod weights;
 
 pub use chat::{ChatOptions, ChatTemplate, Date};
-pub use defaults::SamplingDefaults;
+pub use defaults::GenerationConfig;
 pub use error::{ModelError, Result};
 pub use files::{RawTensor, TensorFiles};
 pub use inventory::{check_kernels, inventory};

@@ -6,7 +6,7 @@ use vosti_kernels::Act;
 
 use crate::chat::ChatTemplate;
 use crate::decoder::Decoder;
-use crate::defaults::SamplingDefaults;
+use crate::defaults::GenerationConfig;
 use crate::error::{ModelError, Result};
 use crate::families;
 use crate::files::{TensorFiles, read_json, read_small};
@@ -30,8 +30,8 @@ pub struct Text {
     /// The tokenizer.
     pub tokenizer: Tokenizer,
     chat: Option<ChatTemplate>,
-    /// The sampling parameters of requests that give none.
-    pub sampling: SamplingDefaults,
+    /// What the files say about sampling.
+    pub sampling: GenerationConfig,
 }
 
 impl Model {
@@ -112,14 +112,14 @@ fn text_of_gguf(metadata: &Metadata) -> Result<Text> {
     let (bos, eos) = (name("tokenizer.ggml.bos_token_id")?, name("tokenizer.ggml.eos_token_id")?);
     let tool_use = metadata.str_opt("tokenizer.chat_template.tool_use")?.map(str::to_string);
     let chat = chat(template, tool_use, (bos, eos), &tokenizer)?;
-    Ok(Text { tokenizer, chat, sampling: SamplingDefaults::from_gguf(metadata)? })
+    Ok(Text { tokenizer, chat, sampling: GenerationConfig::from_gguf(metadata) })
 }
 
 fn text_of_folder(folder: &Path) -> Result<Text> {
     let config = folder.join("generation_config.json");
     let sampling = match config.exists() {
-        true => SamplingDefaults::from_json(&read_json(&config)?)?,
-        false => SamplingDefaults::default(),
+        true => GenerationConfig::from_json(&read_json(&config)?)?,
+        false => GenerationConfig::default(),
     };
     let tokenizer = Tokenizer::from_folder(folder)?;
     let chat = chat_of_folder(folder, &tokenizer)?;

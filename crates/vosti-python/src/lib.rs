@@ -13,7 +13,7 @@ mod run;
 use own::Own;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use replacement::PyReplacement;
 use requests::{Asked, Had, Params};
 use run::{Answered, Choice, Run};
@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::pool::{self, Demand, Origin};
+use vosti_engine::numbers;
 use vosti_engine::{Engine, EngineHandle, Policy, Speculation, Token};
 use vosti_model::{ChatOptions, Date, Replacement};
 use vosti_progress::Progress;
@@ -179,8 +180,7 @@ impl PyEngine {
             let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
             let making = Making { name: model.to_string(), path, options, sequences, speculation };
             let (deployment, started) = making.make(None)?;
-            let program = deployment.program();
-            let own = Own::new(&making.name, program.vocab, program.context, deployment.text().ok().cloned());
+            let own = Own::new(&making.name, &deployment);
             Ok(PyEngine { making, own: Arc::new(own), started: Mutex::new(started) })
         })
     }
@@ -228,10 +228,16 @@ impl PyEngine {
         self.own.vocabulary
     }
 
-    /// The model's own sampling defaults, by the names of `SamplingParams`.
-    fn defaults(&self) -> PyResult<(f32, u32, f32, f32, f32)> {
-        let own = &self.own.text().map_err(refused)?.sampling;
-        Ok((own.temperature, own.top_k, own.top_p, own.min_p, own.repetition_penalty))
+    /// The sampling of calls that give none, by the names of `SamplingParams`.
+    fn defaults<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for (name, value) in self.own.sampling.all() {
+            match value {
+                numbers::Value::Float(number) => all.set_item(name, number)?,
+                numbers::Value::Whole(number) => all.set_item(name, number)?,
+            }
+        }
+        Ok(all)
     }
 
     #[pyo3(signature = (text, add_special_tokens = true))]

@@ -2,9 +2,10 @@
 
 use crate::requests::grammar_refused;
 use std::sync::{Arc, OnceLock};
-use vosti_engine::Token;
+use vosti::deployment::Deployment;
 use vosti_engine::sampling::MakeConstraint;
 use vosti_engine::text::TokenText;
+use vosti_engine::{Numbers, Token};
 use vosti_model::Text;
 use vosti_server::grammar::{Grammar, Grammars};
 
@@ -15,20 +16,32 @@ pub struct Own {
     /// Longest sequence, prompt and answer.
     pub context: u32,
     pub text: Option<Arc<Text>>,
+    /// The sampling of calls that give none.
+    pub sampling: Numbers,
     /// Bytes of tokens; empty if there is no tokenizer.
     pub bytes: Arc<dyn TokenText>,
     grammars: OnceLock<Result<Grammars, String>>,
 }
 
 impl Own {
-    pub fn new(name: &str, vocabulary: u32, context: u32, text: Option<Arc<Text>>) -> Self {
+    pub fn new(name: &str, deployment: &Deployment) -> Self {
+        let (program, text) = (deployment.program(), deployment.text().ok().cloned());
+        let sampling = deployment.sampling().unwrap_or_default().numbers;
         let of = text.clone();
         let bytes = move |token: u32, out: &mut Vec<u8>| {
             if let Some(of) = &of {
                 of.tokenizer.append_bytes(token, out);
             }
         };
-        Own { name: name.into(), vocabulary, context, text, bytes: Arc::new(bytes), grammars: OnceLock::new() }
+        Own {
+            name: name.into(),
+            vocabulary: program.vocab,
+            context: program.context,
+            text,
+            sampling,
+            bytes: Arc::new(bytes),
+            grammars: OnceLock::new(),
+        }
     }
 
     pub fn text(&self) -> Result<&Arc<Text>, String> {

@@ -7,39 +7,45 @@ use crate::own::Own;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use vosti_engine::random::prompt_seed;
-use vosti_engine::{Sampling, SamplingParams, Token};
+use vosti_engine::{Given, Numbers, Sampling, SamplingParams, Token};
 use vosti_server::api::resume::{Resume, ResumedChoice};
 use vosti_server::grammar::{Grammar, GrammarError};
 use vosti_server::job::Job;
 use vosti_server::receipt::Parameters;
 
-/// `vosti.SamplingParams`, by its attributes.
-#[derive(Clone, FromPyObject)]
-pub struct Params {
-    n: u32,
-    temperature: f32,
-    top_p: f32,
-    top_k: i64,
-    min_p: f32,
-    presence_penalty: f32,
-    frequency_penalty: f32,
-    repetition_penalty: f32,
-    seed: u64,
-    /// The prompt's number among those that share the seed.
-    place: u64,
-    stop: Vec<String>,
-    stop_token_ids: Vec<u32>,
-    ignore_eos: bool,
-    max_tokens: Option<usize>,
-    min_tokens: usize,
-    logprobs: Option<usize>,
-    logprobs_mode: String,
-    prompt_logprobs: Option<usize>,
-    logit_bias: Vec<(u32, f32)>,
-    /// A [`Grammar`] as JSON.
-    grammar: Option<String>,
-    receipt: bool,
+macro_rules! params {
+    ({} $($(#[$doc:meta])* $name:ident: $type:ident as $given:ident = $neutral:literal, $range:tt, $key:literal;)*) => {
+        /// `vosti.SamplingParams`, by its attributes.
+        #[derive(Clone, FromPyObject)]
+        pub struct Params {
+            $($name: $given,)*
+            n: u32,
+            seed: u64,
+            /// The prompt's number among those that share the seed.
+            place: u64,
+            stop: Vec<String>,
+            stop_token_ids: Vec<u32>,
+            ignore_eos: bool,
+            max_tokens: Option<usize>,
+            min_tokens: usize,
+            logprobs: Option<usize>,
+            logprobs_mode: String,
+            prompt_logprobs: Option<usize>,
+            logit_bias: Vec<(u32, f32)>,
+            /// A [`Grammar`] as JSON.
+            grammar: Option<String>,
+            receipt: bool,
+        }
+
+        impl Params {
+            fn numbers(&self) -> Result<Numbers, String> {
+                let given = Given { $($name: Some(self.$name),)* };
+                given.over(&Numbers::default()).map_err(|error| error.to_string())
+            }
+        }
+    };
 }
+vosti_engine::sampling_numbers!([params] {});
 
 /// The part of an answer that a caller has: its fingerprint, and each choice's tokens and whether it has ended.
 pub type Had = (String, Vec<(Vec<Token>, bool)>);
@@ -60,17 +66,11 @@ impl Params {
         let room = (own.context as usize).saturating_sub(prompt.len()).max(1);
         let tokens_max = self.max_tokens.unwrap_or(room).min(room);
         let seed = prompt_seed(self.seed, self.place);
+        let numbers = self.numbers()?;
         let grammar = self.grammar.as_deref().map(read).transpose()?;
         let constraint = grammar.as_ref().map(|grammar| own.compile(grammar)).transpose()?;
         let ends = own.ends().filter(|_| !self.ignore_eos);
         let sampling = Sampling::new(SamplingParams {
-            temperature: self.temperature,
-            top_k: top_k(self.top_k)?,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias,
             stop_tokens: ends.chain(self.stop_token_ids).collect(),
             stop_strings: self.stop,
@@ -80,6 +80,7 @@ impl Params {
             tokens_min: self.min_tokens,
             tokens_max,
             seed,
+            ..SamplingParams::of(numbers)
         });
         let sampling = sampling.map_err(|error| error.to_string())?;
         let parameters = self.receipt.then(|| Parameters::of(&sampling, grammar));
@@ -101,14 +102,6 @@ impl Params {
             job.given = given.map_err(|error| error.to_string())?;
         }
         Ok(Asked { job, parameters, seed })
-    }
-}
-
-/// vLLM's -1 keeps all, as 0 does. Other negative values are refused, as in the server.
-fn top_k(top_k: i64) -> Result<u32, String> {
-    match top_k {
-        -1 => Ok(0),
-        k => u32::try_from(k).map_err(|_| format!("top_k is {k}; it must be at least 1, or 0 or -1 for all")),
     }
 }
 

@@ -11,7 +11,9 @@ use utoipa::{Modify, OpenApi as _};
         title = "Vosti",
         description = "Language models whose answers do not depend on what else the server is doing. The API is OpenAI's, \
             with vLLM's additions where they mean the same. A field that is not described here is refused, unless its \
-            value asks for nothing."
+            value asks for nothing. A request without sampling parameters gets those that the model's makers recommend \
+            (`default_sampling_params` of `/v1/models`); a server with `--generation-config openai` gives the model's own \
+            distribution, for training and evaluation."
     ),
     paths(
         chat::complete, completions::complete, responses::respond, anthropic::create, anthropic::count, models::list,

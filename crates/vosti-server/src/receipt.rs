@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vosti_engine::sampling::MakeConstraint;
 use vosti_engine::text::{Thoughts, TokenText};
-use vosti_engine::{Sampling, SamplingError, SamplingParams, Token};
+use vosti_engine::{Numbers, Sampling, SamplingError, SamplingParams, Token};
 
 /// The chain, link by link.
 #[derive(Clone, Debug)]
@@ -66,53 +66,54 @@ fn hash_words(hasher: &mut blake3::Hasher, words: impl Iterator<Item = u32>) {
     hasher.update(&buffer[..filled]);
 }
 
-/// The engine's sampling parameters as plain data. With the deployment, the prompt, the seed and the choice they decide an answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the fields are those of `vosti_engine::SamplingParams`")]
-pub struct Parameters {
-    pub temperature: f32,
-    pub top_k: u32,
-    pub top_p: f32,
-    pub min_p: f32,
-    pub repetition_penalty: f32,
-    pub presence_penalty: f32,
-    pub frequency_penalty: f32,
-    pub logit_bias: Vec<(Token, f32)>,
-    pub stop: Vec<String>,
-    /// What opens (none: the prompt does) and closes the thoughts in which `stop` does not count, and the token that closes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thoughts: Option<(Option<String>, String, Option<Token>)>,
-    pub stop_tokens: Vec<Token>,
-    #[serde(default)]
-    pub min_tokens: usize,
-    pub max_tokens: usize,
-    /// The grammar that constrained the answer, if any: a schema or tools, for example.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grammar: Option<Grammar>,
+macro_rules! parameters {
+    ({} $($(#[$doc:meta])* $name:ident: $type:ident as $given:ident = $neutral:literal, $range:tt, $key:literal;)*) => {
+        /// The engine's sampling parameters as plain data. With the deployment, the prompt, the seed and the choice they decide an
+        /// answer. A number that a receipt lacks is newer than the receipt, and was neutral.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(missing_docs, reason = "the fields are those of `vosti_engine::SamplingParams`")]
+        pub struct Parameters {
+            $(pub $name: Option<$type>,)*
+            pub logit_bias: Vec<(Token, f32)>,
+            pub stop: Vec<String>,
+            /// What opens (none: the prompt does) and closes the thoughts in which `stop` does not count, and the token that closes them.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub thoughts: Option<(Option<String>, String, Option<Token>)>,
+            pub stop_tokens: Vec<Token>,
+            #[serde(default)]
+            pub min_tokens: usize,
+            pub max_tokens: usize,
+            /// The grammar that constrained the answer, if any: a schema or tools, for example.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub grammar: Option<Grammar>,
+        }
+
+        impl Parameters {
+            /// The parameters of a request's sampling; its constraint was compiled from `grammar`.
+            pub fn of(sampling: &Sampling, grammar: Option<Grammar>) -> Self {
+                Self {
+                    $($name: Some(sampling.$name),)*
+                    logit_bias: sampling.logit_bias.clone(),
+                    stop: sampling.stop_strings.clone(),
+                    thoughts: sampling.thoughts.clone().map(|Thoughts { open, close, token }| (open, close, token)),
+                    stop_tokens: sampling.stop_tokens.clone(),
+                    min_tokens: sampling.tokens_min,
+                    max_tokens: sampling.tokens_max,
+                    grammar,
+                }
+            }
+
+            fn numbers(&self) -> Numbers {
+                let neutral = Numbers::default();
+                Numbers { $($name: self.$name.unwrap_or(neutral.$name),)* }
+            }
+        }
+    };
 }
+vosti_engine::sampling_numbers!([parameters] {});
 
 impl Parameters {
-    /// The parameters of a request's sampling; its constraint was compiled from `grammar`.
-    pub fn of(sampling: &Sampling, grammar: Option<Grammar>) -> Self {
-        Self {
-            temperature: sampling.temperature,
-            top_k: sampling.top_k,
-            top_p: sampling.top_p,
-            min_p: sampling.min_p,
-            repetition_penalty: sampling.repetition_penalty,
-            presence_penalty: sampling.presence_penalty,
-            frequency_penalty: sampling.frequency_penalty,
-            logit_bias: sampling.logit_bias.clone(),
-            stop: sampling.stop_strings.clone(),
-            thoughts: sampling.thoughts.clone().map(|Thoughts { open, close, token }| (open, close, token)),
-            stop_tokens: sampling.stop_tokens.clone(),
-            min_tokens: sampling.tokens_min,
-            max_tokens: sampling.tokens_max,
-            grammar,
-        }
-    }
-
     /// The sampling with this seed; `constraint` is the compiled `grammar`. An error if a value is out of range.
     pub fn sampling(
         &self,
@@ -121,13 +122,6 @@ impl Parameters {
         constraint: Option<MakeConstraint>,
     ) -> Result<Sampling, SamplingError> {
         Sampling::new(SamplingParams {
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias.clone(),
             stop_tokens: self.stop_tokens.clone(),
             stop_strings: self.stop.clone(),
@@ -137,6 +131,7 @@ impl Parameters {
             tokens_min: self.min_tokens,
             tokens_max: self.max_tokens,
             seed,
+            ..SamplingParams::of(self.numbers())
         })
     }
 }

@@ -4,8 +4,8 @@ use crate::error::ServerError;
 use crate::grammar::Grammars;
 use std::sync::Arc;
 use vosti_engine::text::TokenText;
-use vosti_engine::{EngineHandle, Sampling, SamplingParams};
-use vosti_model::{ChatTemplate, ModelError, SamplingDefaults, Text, Tokenizer};
+use vosti_engine::{Defaults, EngineHandle};
+use vosti_model::{ChatTemplate, ModelError, Text, Tokenizer};
 
 /// A model's tokenizer and chat template.
 pub trait Language: Send + Sync + 'static {
@@ -48,7 +48,7 @@ pub struct Service {
     /// Fingerprint and limits.
     pub identity: Identity,
     /// Sampling parameters of a request that gives none.
-    pub defaults: SamplingDefaults,
+    pub defaults: Defaults,
     /// Makes constraints of schemas and tools.
     pub grammars: Grammars,
     /// Bytes of tokens, for stop strings and streams.
@@ -61,10 +61,11 @@ impl Service {
         engine: EngineHandle,
         language: Arc<dyn Language>,
         identity: Identity,
-        defaults: SamplingDefaults,
+        defaults: Defaults,
     ) -> Result<Self, ServerError> {
         // Checked once at the start, and not with every request.
-        checked(&defaults)?;
+        let source_file = defaults.source.unwrap_or("the model");
+        defaults.numbers.check().map_err(|why| ServerError::Defaults { source_file, why })?;
         let grammars = Grammars::new(language.tokenizer(), identity.vocab)?;
         let of = language.clone();
         let text = Arc::new(move |token: u32, out: &mut Vec<u8>| of.tokenizer().append_bytes(token, out));
@@ -82,17 +83,4 @@ impl Service {
         self.tokenizer().append_bytes(token, &mut bytes);
         bytes
     }
-}
-
-fn checked(defaults: &SamplingDefaults) -> Result<(), ServerError> {
-    let params = SamplingParams {
-        temperature: defaults.temperature,
-        top_k: defaults.top_k,
-        top_p: defaults.top_p,
-        min_p: defaults.min_p,
-        repetition_penalty: defaults.repetition_penalty,
-        ..SamplingParams::default()
-    };
-    let source_file = defaults.source.unwrap_or("the model");
-    Sampling::new(params).map(drop).map_err(|why| ServerError::Defaults { source_file, why })
 }

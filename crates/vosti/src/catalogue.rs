@@ -4,10 +4,13 @@
 
 use crate::fetch::repository::Repository;
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::OnceLock;
+use vosti_engine::{Defaults, Given, Numbers};
 
 /// One model of the catalogue.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// The name that a user types.
@@ -16,6 +19,8 @@ pub struct Model {
     pub about: String,
     /// The model's licence, as `vosti models` shows it.
     pub license: String,
+    /// The sampling that its makers give with it.
+    pub sampling: Option<Recommended>,
     /// Name of the finished file.
     pub file: String,
     /// Size of the finished file, in bytes.
@@ -57,7 +62,7 @@ pub struct Part {
 }
 
 /// A short name of a GGUF file on a Hugging Face hub.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Short {
     /// The name that a user types.
@@ -72,6 +77,8 @@ pub struct Short {
     pub license: String,
     /// Approximate size of its file, in MB (10^6 bytes); the hub's listing decides.
     pub megabytes: u64,
+    /// The sampling that its makers give with it.
+    pub sampling: Option<Recommended>,
 }
 
 impl Short {
@@ -93,6 +100,7 @@ pub const DEFAULT: &str = "smollm2-135m";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Catalogue {
+    gguf: Recommended,
     model: Vec<Model>,
     short: Vec<Short>,
 }
@@ -121,6 +129,30 @@ pub fn find(name: &str) -> Option<&'static Model> {
 /// The hub's name that a short name stands for; any other text as it is.
 pub fn expand(name: &str) -> &str {
     shorts().iter().find(|short| short.name == name).map_or(name, |short| &short.hub)
+}
+
+/// Sampling numbers by their names.
+pub type Recommended = BTreeMap<String, f64>;
+
+/// The sampling of a model whose files give none, by the name that the user gave: its makers', else llama.cpp's for a GGUF file,
+/// else OpenAI's.
+pub fn sampling(name: &str, gguf: bool) -> Defaults {
+    let pinned = find(name).map(|model| &model.sampling);
+    let short = || shorts().iter().find(|short| short.name == name || short.hub == name).map(|short| &short.sampling);
+    match pinned.or_else(short) {
+        Some(Some(makers)) => Defaults { numbers: numbers(makers), source: Some("its makers'") },
+        _ if gguf => Defaults { numbers: numbers(&catalogue().gguf), source: Some("llama.cpp's") },
+        _ => Defaults::default(),
+    }
+}
+
+fn numbers(recommended: &Recommended) -> Numbers {
+    let given = Given::read(
+        |name, _| Ok::<_, Infallible>(recommended.get(name).copied()),
+        |name, _, number| panic!("{name} {number}"),
+    );
+    let Ok(given) = given;
+    given.over(&Numbers::default()).expect("catalogue.toml is part of the binary and a test reads each number")
 }
 
 /// Whether the catalogue has the name.
@@ -172,6 +204,27 @@ mod tests {
             assert_eq!((expand(name), knows(name)), (short.hub.as_str(), true));
         }
         assert_eq!(expand("org/repo:Q8_0"), "org/repo:Q8_0");
+    }
+
+    #[test]
+    fn every_recommended_number_is_one_of_the_engines_and_in_its_range() {
+        let all = models().iter().map(|model| &model.sampling).chain(shorts().iter().map(|short| &short.sampling));
+        for recommended in all.flatten().chain([&catalogue().gguf]) {
+            assert!(recommended.keys().all(|name| Numbers::NAMES.contains(&name.as_str())), "{recommended:?}");
+            numbers(recommended).check().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_name_brings_its_makers_sampling_and_another_gguf_file_llama_cpps() {
+        let said = |name, gguf| sampling(name, gguf).to_string();
+        assert_eq!(said(DEFAULT, true), "temperature 0.2, top_p 0.9 (its makers')");
+        assert_eq!(said("qwen3-0.6b", true), "temperature 0.6, top_k 20, top_p 0.95 (its makers')");
+        assert_eq!(said("Qwen/Qwen3-0.6B-GGUF:Q8_0", true), said("qwen3-0.6b", true));
+        for other in ["mistral-7b", "org/repo:Q8_0", "a/file.gguf"] {
+            assert_eq!(said(other, true), "temperature 0.8, top_k 40, top_p 0.95, min_p 0.05 (llama.cpp's)");
+        }
+        assert_eq!(said("a/folder", false), "temperature 1 (OpenAI's)");
     }
 
     /// The table of `docs/models.md` has exactly the catalogue's short names.

@@ -27,7 +27,7 @@ use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
-use vosti_engine::{EngineError, Policy};
+use vosti_engine::{Defaults, EngineError, Given, Numbers, Policy, SamplingError};
 use vosti_kernels::CPU;
 use vosti_model::{ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
 use vosti_progress::Progress;
@@ -260,6 +260,22 @@ impl Deployment {
     /// The model's tokenizer and template. A configuration alone has none.
     pub fn text(&self) -> Result<&Arc<Text>, DeployError> {
         self.text.as_ref().ok_or_else(|| DeployError::NoTokenizer(self.name.clone()))
+    }
+
+    /// The sampling parameters of requests that give none: those of the model's own files, else the catalogue's. The command, the
+    /// server, its page and the Python package all take them from here.
+    pub fn sampling(&self) -> Result<Defaults, DeployError> {
+        let file = &self.text()?.sampling;
+        let key = |name, gguf: &'static str| if file.is_gguf() { gguf } else { name };
+        let number = |name, gguf| file.number(key(name, gguf));
+        let whole =
+            |name, gguf, number| file.wrong(key(name, gguf), format!("is {number}, neither a whole number nor -1"));
+        let given = Given::read(number, whole)?;
+        if given == Given::default() {
+            return Ok(crate::catalogue::sampling(&self.name, file.is_gguf()));
+        }
+        let wrong = |why: SamplingError| file.wrong("sampling", why.to_string());
+        Ok(Defaults { numbers: given.over(&Numbers::default()).map_err(wrong)?, source: file.file() })
     }
 
     /// The model's program.

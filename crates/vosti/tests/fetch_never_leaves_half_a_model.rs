@@ -21,6 +21,7 @@ fn model(content: &[u8]) -> Model {
     Model {
         name: "tiny".into(),
         about: String::new(),
+        sampling: None,
         license: String::new(),
         file: "tiny.gguf".into(),
         bytes: content.len() as u64,

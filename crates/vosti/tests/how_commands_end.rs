@@ -239,8 +239,8 @@ fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
     assert!(shown.matches('\n').count() > piped.matches('\n').count(), "it was wrapped: {shown:?}");
 }
 
-/// A person at a terminal: pastes, sets a value, recalls a line, stops an answer with Ctrl-C and asks again, saves, leaves
-/// with Ctrl-D. Ends with the command's exit code.
+/// A person at a terminal: pastes, clears a line with Ctrl-C, sets a value, recalls a line, types while an answer comes, stops it with
+/// Ctrl-C and asks again, writes two lines, saves, takes back, forgets, loads, leaves with Ctrl-D. Ends with the command's exit code.
 const A_PERSON: &str = r#"
 import os, pty, signal, sys
 signal.alarm(300)
@@ -260,6 +260,8 @@ PROMPT = b"\x1b[?2004h"
 until(PROMPT)
 keys(b"\x1b[200~one\ntwo\x1b[201~", b"two")
 keys(b"\r", b"answer ", PROMPT)
+keys(b"garbage", b"garbage")
+os.write(terminal, b"\x03")
 keys(b"/set seed 9\r", b"seed         9", PROMPT)
 keys(b"\x1b[A\x1b[A\r", b"answer ", PROMPT)
 keys(b"/set max-tokens 60000\r", b"sampling ", PROMPT)
@@ -267,10 +269,23 @@ keys(b"long\r", b"\x1b[?2004l")
 shown = b""
 while len(shown) < 256: # the answer comes, and more of it than the terminal holds is to come
     shown += os.read(terminal, 256)
-keys(b"\x03", b"; interrupted", PROMPT)
+os.write(terminal, b"typed")
+shown = b""
+while len(shown) < 256:
+    shown += os.read(terminal, 256)
+assert b"typed" not in shown, "it is shown in the middle of the answer"
+keys(b"\x03", b"; interrupted", PROMPT, b"typed")
+os.write(terminal, b"\x03")
 keys(b"/set max-tokens 4\r", b"sampling ", PROMPT)
-keys(b"more\r", b"answer       4 tokens", PROMPT)
+keys(b"more\\\r", b". ")
+keys(b"and\x1b\rmore\r", b"answer       4 tokens", PROMPT)
 keys(b"/save " + sys.argv[1].encode() + b"\r", b"saved", PROMPT)
+keys(b"/undo\r", b"messages     6", PROMPT)
+keys(b"/drop\r", b"messages     4", PROMPT)
+keys(b"/clear\r", b"messages     0", PROMPT)
+keys(b"/undo\r", b"there is no message yet", PROMPT)
+keys(b"/load " + sys.argv[1].encode() + b"\r", b"messages     8", PROMPT)
+keys(b"/load /nowhere\r", b"cannot read /nowhere", PROMPT)
 os.write(terminal, b"\x04")
 try:
     while os.read(terminal, 4096):
@@ -295,6 +310,7 @@ fn a_person_at_a_terminal_pastes_lines_recalls_them_stops_an_answer_and_leaves()
     let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
     let said: Vec<_> = saved["messages"].as_array().expect("a list").iter().map(|m| &m["content"]).collect();
     assert_eq!((said.len(), said[0], said[2]), (8, &"one\ntwo".into(), &"one\ntwo".into()), "{saved}");
+    assert_eq!(said[6], "more\nand\nmore", "a backslash and Alt-Enter begin a line");
     let stopped = said[5].as_str().expect("an answer").chars().count();
     assert!((1..50_000).contains(&stopped), "the answer was stopped, and what came of it stays: {stopped}");
     assert_eq!(saved["seed"], 9);

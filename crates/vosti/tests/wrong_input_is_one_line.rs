@@ -153,7 +153,7 @@ fn flags_that_make_no_sense() {
         &["generate", "x", "--seed", "-1"],
         "--seed <SEED>': `-1` is not a whole number from 0 to 18446744073709551615",
     );
-    refused(&["generate", "x", "--date", "2024-07-26"], "--chat");
+    refused(&["generate", "x", "--raw", "--date", "2024-07-26"], "--raw");
     for threads in ["0", "1025", "20000", "1000000", "-1"] {
         refused(&["generate", "x", "--threads", threads], "is not a whole number from 1 to 1024");
     }

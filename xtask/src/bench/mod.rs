@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
 
 /// `cargo xtask bench`
@@ -149,7 +149,14 @@ impl Engines {
     /// Our command that generates `tokens` tokens.
     fn generate(&self, bench: &Bench, model: &Path, tokens: usize) -> Command {
         let mut generate = Command::new(&self.vosti);
-        generate.args(["generate", "The three laws of robotics are", "-n", &tokens.to_string(), "--threads"]);
+        generate.stdin(Stdio::null()).args([
+            "generate",
+            "--raw",
+            "The three laws of robotics are",
+            "-n",
+            &tokens.to_string(),
+            "--threads",
+        ]);
         generate.arg(bench.threads.to_string()).args(bench.isa()).arg("--model").arg(model);
         generate
     }

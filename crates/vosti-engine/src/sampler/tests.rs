@@ -83,6 +83,24 @@ fn top_p_keeps_the_smallest_set_that_reaches_it() {
 }
 
 #[test]
+fn typical_p_drops_a_token_that_is_much_likelier_than_the_others_let_expect() {
+    // One token has 0.35, five have 0.13: a surprise of 1.05 or 2.04, and 1.69 is expected.
+    let row: Vec<f32> = [0.35f32, 0.13, 0.13, 0.13, 0.13, 0.13].map(|share| libm::logf(share)).into();
+    let drawn = |params: SamplingParams| -> Vec<Token> {
+        let draw = |seed| TokenSampler::new(6).sample(&mut state(SamplingParams { seed, ..params.clone() }), &row).0;
+        (0..400).map(draw).collect()
+    };
+    let typical = drawn(SamplingParams { typical_p: 0.6, ..warm() });
+    assert!(!typical.contains(&0) && (1..6).all(|token| typical.contains(&token)));
+    let few = drawn(SamplingParams { typical_p: 0.2, ..warm() });
+    assert!(few.iter().all(|token| [1, 2].contains(token)) && few.contains(&2), "ties go to the lower tokens");
+    // The same from a list, and then top-p counts among what is left.
+    assert_eq!(drawn(SamplingParams { typical_p: 0.6, top_k: 6, ..warm() }), typical);
+    let both = drawn(SamplingParams { typical_p: 0.6, top_p: 0.3, ..warm() });
+    assert!(both.iter().all(|token| [1, 2].contains(token)));
+}
+
+#[test]
 fn min_p_drops_what_is_much_less_likely_than_the_best() {
     let drawn = histogram(SamplingParams { min_p: 0.3, ..warm() }, 2_000);
     assert!(drawn[1] > 0.0 && drawn[3] > 0.0 && drawn[5] > 0.0);

@@ -226,6 +226,8 @@ fn samplings() -> Vec<Sampling> {
         SamplingParams { top_k: 5, top_p: 0.9, ..warm.clone() },
         SamplingParams { top_k: 8, min_p: 0.2, ..warm.clone() },
         SamplingParams { top_k: 9, ..warm.clone() },
+        SamplingParams { typical_p: 0.7, ..warm.clone() },
+        SamplingParams { typical_p: 0.6, top_k: 7, ..warm.clone() },
         SamplingParams { min_p: 0.1, repetition_penalty: 1.3, ..warm.clone() },
         SamplingParams { presence_penalty: 0.5, frequency_penalty: 0.4, logit_bias: vec![(2, 1.5)], ..warm },
     ];

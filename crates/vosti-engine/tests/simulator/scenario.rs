@@ -95,6 +95,7 @@ fn sampling(random: &mut Random, vocab: u32) -> Sampling {
         top_k: random.pick(&[0, 0, 3]),
         top_p: random.pick(&[1.0, 0.9]),
         min_p: random.pick(&[0.0, 0.05]),
+        typical_p: random.pick(&[1.0, 1.0, 0.8]),
         repetition_penalty: random.pick(&[1.0, 1.0, 1.2]),
         presence_penalty: random.pick(&[0.0, 0.0, 0.5]),
         frequency_penalty: random.pick(&[0.0, 0.0, 0.3]),

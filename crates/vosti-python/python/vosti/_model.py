@@ -42,10 +42,9 @@ class Model:
         return self._engine.context
 
     def get_default_sampling_params(self) -> SamplingParams:
-        """The model's own defaults, from its `generation_config.json` or GGUF file."""
-        temperature, top_k, top_p, min_p, repetition_penalty = self._engine.defaults()
-        return SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-                              repetition_penalty=repetition_penalty)
+        """What a call without parameters takes: the sampling of the model's files, else what the catalogue recommends. `SamplingParams()`
+        is neutral: temperature 1, every token, no penalty."""
+        return SamplingParams(**self._engine.defaults())
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> List[int]:
         return self._shared(self._engine.tokenize(text, add_special_tokens))

@@ -50,6 +50,8 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    #: Keeps tokens whose surprise is nearest to the expected one and that together have this probability; vLLM has no such field.
+    typical_p: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0

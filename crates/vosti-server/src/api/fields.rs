@@ -7,7 +7,17 @@ use utoipa::ToSchema;
 
 /// Declares a request: its own fields, then the shared ones, and `shared()`, which takes those out.
 macro_rules! request {
-    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* }) => {
+    ($($struct:tt)*) => {
+        vosti_engine::sampling_numbers!([$crate::api::fields::with_numbers] { $($struct)* });
+    };
+}
+pub(crate) use request;
+
+macro_rules! with_numbers {
+    (
+        { $(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* } }
+        $($(#[$doc:meta])* $number:ident: $exact:ident as $given:ident = $neutral:literal, { $($range:tt)* }, $key:literal;)*
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, serde::Deserialize, utoipa::ToSchema)]
         #[serde(deny_unknown_fields)]
@@ -24,31 +34,16 @@ macro_rules! request {
             #[schema(minimum = -1, value_type = Option<i64>)]
             #[serde(default, deserialize_with = "crate::api::fields::tokens")]
             pub n_predict: Option<usize>,
-            /// 0 always takes the most likely token. Default: the model's, as `/v1/models` says, else 1.
-            #[schema(minimum = 0, maximum = 100)]
-            pub temperature: Option<f32>,
-            /// Keep the most likely tokens that together have this probability. Default: the model's, else 1: all.
-            #[schema(exclusive_minimum = 0, maximum = 1)]
-            pub top_p: Option<f32>,
-            /// Keep this many of the most likely tokens; 0 or -1 keeps all. Default: the model's, else all.
-            #[schema(minimum = -1)]
-            pub top_k: Option<i64>,
-            /// Drop tokens whose probability is below this times that of the most likely token. Default: the model's, else 0: none.
-            #[schema(minimum = 0, maximum = 1)]
-            pub min_p: Option<f32>,
-            /// Divides positive and multiplies negative logits of tokens in the prompt or the answer. Default: the model's, else 1:
-            /// none.
-            #[schema(exclusive_minimum = 0, maximum = 100)]
-            pub repetition_penalty: Option<f32>,
+            $(
+                $(#[$doc])*
+                #[doc = ""]
+                #[doc = "Default: the model's, as `/v1/models` says."]
+                #[schema($($range)*)]
+                pub $number: Option<$given>,
+            )*
             /// `repetition_penalty` under llama.cpp's name. It sees the prompt and the whole answer, whatever `repeat_last_n` is.
             #[schema(exclusive_minimum = 0, maximum = 100)]
             pub repeat_penalty: Option<f32>,
-            /// Subtracted from the logits of tokens in the answer. Default 0.
-            #[schema(minimum = -2, maximum = 2)]
-            pub presence_penalty: Option<f32>,
-            /// Subtracted from the logits of tokens in the answer, once per occurrence. Default 0.
-            #[schema(minimum = -2, maximum = 2)]
-            pub frequency_penalty: Option<f32>,
             /// Numbers that are added to logits: a map from token ids, as text, to numbers from -100 to 100.
             pub logit_bias: Option<std::collections::BTreeMap<String, f32>>,
             /// Number of answers for each prompt. Answer number c draws with (seed, c, position).
@@ -120,14 +115,8 @@ macro_rules! request {
                     model: self.model.take(),
                     max_tokens: self.max_tokens,
                     n_predict: self.n_predict,
-                    temperature: self.temperature,
-                    top_p: self.top_p,
-                    top_k: self.top_k,
-                    min_p: self.min_p,
-                    repetition_penalty: self.repetition_penalty,
+                    $($number: self.$number,)*
                     repeat_penalty: self.repeat_penalty,
-                    presence_penalty: self.presence_penalty,
-                    frequency_penalty: self.frequency_penalty,
                     logit_bias: self.logit_bias.take(),
                     n: self.n,
                     seed: self.seed.take(),
@@ -155,10 +144,20 @@ macro_rules! request {
                     vosti_resume: self.vosti_resume.take(),
                 }
             }
+
+            /// The sampling numbers that the request gives.
+            pub fn numbers(&self) -> vosti_engine::Given {
+                vosti_engine::Given { $($number: self.$number,)* }
+            }
+
+            /// Gives sampling numbers.
+            pub fn set_numbers(&mut self, given: vosti_engine::Given) {
+                $(self.$number = given.$number;)*
+            }
         }
     };
 }
-pub(crate) use request;
+pub(crate) use with_numbers;
 
 request! {
     /// The fields that both kinds of completion have.

@@ -222,7 +222,6 @@ pub const FIELDS: &[Foreign] = rows! {
         n_probs: LlamaCpp, ZERO, "use logprobs";
         post_sampling_probs: LlamaCpp, FALSE, "log-probabilities are the model's own";
         min_keep: LlamaCpp, ZERO, "top_k, top_p and min_p keep one token at least";
-        typical_p: LlamaCpp, These(&["1"]), "use top_p or min_p";
         top_n_sigma: LlamaCpp, These(&["-1"]), "use top_p or min_p";
         xtc_probability: LlamaCpp, ZERO, "use temperature, top_k, top_p and min_p";
         xtc_threshold: LlamaCpp, Any, "xtc_probability alone would use it";

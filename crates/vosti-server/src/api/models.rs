@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
+use vosti_engine::Defaults;
 
 /// Every name.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -29,26 +30,32 @@ pub struct ModelCard {
     pub max_model_len: usize,
     /// The deployment's fingerprint, which fixes the bits of every answer.
     pub system_fingerprint: String,
-    /// Sampling parameters of a request that gives none.
+    /// What a request gets that gives no sampling parameters.
     pub default_sampling_params: DefaultSampling,
 }
 
-/// The model's own defaults, or OpenAI's.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct DefaultSampling {
-    pub temperature: f32,
-    pub top_p: f32,
-    /// 0: all.
-    pub top_k: u32,
-    pub min_p: f32,
-    pub repetition_penalty: f32,
-    /// Where they come from: `generation_config.json`, the GGUF file, or null for OpenAI's.
-    pub source: Option<&'static str>,
+macro_rules! defaults {
+    ({} $($(#[$doc:meta])* $name:ident: $type:ident as $given:ident = $neutral:literal, $range:tt, $key:literal;)*) => {
+        /// Sampling parameters of a request that gives none: the model's own, its makers' recommendation, or llama.cpp's for another
+        /// GGUF file; neutral ones (OpenAI's) with `--generation-config openai`.
+        #[derive(Clone, Debug, Serialize, ToSchema)]
+        pub struct DefaultSampling {
+            $(pub $name: $type,)*
+            /// Where they come from, such as `generation_config.json` or `its makers'`; null for OpenAI's.
+            pub source: Option<&'static str>,
+        }
+
+        impl From<&Defaults> for DefaultSampling {
+            fn from(defaults: &Defaults) -> Self {
+                Self { $($name: defaults.numbers.$name,)* source: defaults.source }
+            }
+        }
+    };
 }
+vosti_engine::sampling_numbers!([defaults] {});
 
 fn card(app: &App, name: &str) -> Result<ModelCard, ApiError> {
     let service = app.service()?;
-    let defaults = &service.defaults;
     Ok(ModelCard {
         id: name.to_string(),
         object: "model",
@@ -56,14 +63,7 @@ fn card(app: &App, name: &str) -> Result<ModelCard, ApiError> {
         owned_by: "vosti",
         max_model_len: service.identity.context,
         system_fingerprint: service.identity.fingerprint.clone(),
-        default_sampling_params: DefaultSampling {
-            temperature: defaults.temperature,
-            top_p: defaults.top_p,
-            top_k: defaults.top_k,
-            min_p: defaults.min_p,
-            repetition_penalty: defaults.repetition_penalty,
-            source: defaults.source,
-        },
+        default_sampling_params: DefaultSampling::from(&service.defaults),
     })
 }
 

@@ -115,11 +115,10 @@ pub async fn show(State(app): State<Arc<App>>, read: Read<OllamaShow>) -> Result
     able.extend((!template.is_empty()).then_some("tools"));
     able.extend(template.contains("</think>").then_some("thinking"));
     able.extend(matches!(service.tokenizer().encode_gap("", "", false), Ok(Some(_))).then_some("insert"));
-    let defaults = &service.defaults;
-    let parameters = format!(
-        "temperature {}\ntop_k {}\ntop_p {}\nmin_p {}\nrepeat_penalty {}",
-        defaults.temperature, defaults.top_k, defaults.top_p, defaults.min_p, defaults.repetition_penalty
-    );
+    // ollama's name for one of them.
+    let named = |name: &'static str| if name == "repetition_penalty" { "repeat_penalty" } else { name };
+    let all = service.defaults.numbers.all();
+    let parameters = all.map(|(name, value)| format!("{} {value}", named(name))).collect::<Vec<_>>().join("\n");
     let info = json!({ "general.architecture": "vosti", "vosti.context_length": service.identity.context,
         "vosti.vocab_size": service.identity.vocab, "vosti.system_fingerprint": service.identity.fingerprint });
     Ok(Json(json!({ "modelfile": "", "parameters": parameters, "template": template, "details": details(),

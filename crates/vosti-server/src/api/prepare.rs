@@ -165,7 +165,7 @@ pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Re
         None => ask.tokens_default.unwrap_or(room).min(room),
     };
     let resume = shared.vosti_resume.take();
-    let drawn = shared.temperature.unwrap_or(service.defaults.temperature) != 0.0;
+    let drawn = shared.temperature.unwrap_or(service.defaults.numbers.temperature) != 0.0;
     if resume.is_some() && matches!(shared.seed, None | Some(Seed::RANDOM)) && drawn {
         let message = "vosti_resume needs the seed that the answer had: its vosti_seed";
         return Err(ApiError::field("seed", message));
@@ -267,9 +267,10 @@ fn sampling(
     seed: u64,
     warnings: &mut Vec<String>,
 ) -> Result<Sampling, ApiError> {
-    let defaults = &service.defaults;
-    let repetition =
+    let mut given = shared.numbers();
+    given.repetition_penalty =
         one_of(("repetition_penalty", shared.repetition_penalty), ("repeat_penalty", shared.repeat_penalty))?;
+    let numbers = given.over(&service.defaults.numbers).map_err(refused)?;
     let ignore_eos = shared.ignore_eos.unwrap_or(false);
     let mut stop_tokens: Vec<Token> = if ignore_eos { Vec::new() } else { service.tokenizer().eos().collect() };
     stop_tokens.extend(tokens_of(service, "stop_token_ids", shared.stop_token_ids.unwrap_or_default())?);
@@ -283,13 +284,6 @@ fn sampling(
         warnings.push(format!("no grammar says {}: it may be violated", left_out.join(", ")));
     }
     let params = SamplingParams {
-        temperature: shared.temperature.unwrap_or(defaults.temperature),
-        top_k: shared.top_k.map_or(Ok(defaults.top_k), top_k)?,
-        top_p: shared.top_p.unwrap_or(defaults.top_p),
-        min_p: shared.min_p.unwrap_or(defaults.min_p),
-        repetition_penalty: repetition.unwrap_or(defaults.repetition_penalty),
-        presence_penalty: shared.presence_penalty.unwrap_or(0.0),
-        frequency_penalty: shared.frequency_penalty.unwrap_or(0.0),
         logit_bias: biases(service, shared.logit_bias.unwrap_or_default())?,
         stop_tokens,
         stop_strings: stops(shared.stop.map(|stop| stop.into_list()).unwrap_or_default())?,
@@ -299,16 +293,20 @@ fn sampling(
         tokens_min: tokens_min(shared.min_tokens, tokens_max)?,
         tokens_max,
         seed,
+        ..SamplingParams::of(numbers)
     };
-    Sampling::new(params).map_err(|error| {
-        let message = error.to_string();
-        match error {
-            SamplingError::OutOfRange { name, .. } => ApiError::field(name, message),
-            SamplingError::Bias { .. } | SamplingError::BiasTwice(_) => ApiError::field("logit_bias", message),
-            SamplingError::EmptyStop(_) | SamplingError::StopsWithoutText => ApiError::field("stop", message),
-            SamplingError::NoTokens => ApiError::field("max_tokens", message),
-        }
-    })
+    Sampling::new(params).map_err(refused)
+}
+
+/// A sampling parameter out of range, by the request's name for it.
+fn refused(error: SamplingError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        SamplingError::OutOfRange { name, .. } => ApiError::field(name, message),
+        SamplingError::Bias { .. } | SamplingError::BiasTwice(_) => ApiError::field("logit_bias", message),
+        SamplingError::EmptyStop(_) | SamplingError::StopsWithoutText => ApiError::field("stop", message),
+        SamplingError::NoTokens => ApiError::field("max_tokens", message),
+    }
 }
 
 fn tokens_min(tokens: Option<usize>, tokens_max: usize) -> Result<usize, ApiError> {
@@ -318,14 +316,6 @@ fn tokens_min(tokens: Option<usize>, tokens_max: usize) -> Result<usize, ApiErro
             Err(ApiError::field("min_tokens", message))
         }
         tokens => Ok(tokens),
-    }
-}
-
-fn top_k(top_k: i64) -> Result<u32, ApiError> {
-    let wrong = |k: i64| ApiError::field("top_k", format!("top_k is {k}; it must be at least 1, or 0 or -1 for all"));
-    match top_k {
-        -1 => Ok(0),
-        k => u32::try_from(k).map_err(|_| wrong(k)),
     }
 }
 

@@ -14,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
+use vosti_engine::Numbers;
 
 /// The parts of the script, in order: `talk.js` starts the page.
 const SCRIPT: [&str; 9] = [
@@ -31,8 +32,18 @@ const SCRIPT: [&str; 9] = [
 static PAGE: LazyLock<String> = LazyLock::new(|| {
     let style = format!("<style>\n{}</style>", include_str!("page.css"));
     let script = format!("<script>\n{}</script>", SCRIPT.concat());
-    include_str!("index.html").replacen("<style></style>", &style, 1).replacen("<script></script>", &script, 1)
+    let page = include_str!("index.html").replacen("<numbers></numbers>", &numbers(), 1);
+    page.replacen("<style></style>", &style, 1).replacen("<script></script>", &script, 1)
 });
+
+/// A field of the settings for each of the engine's sampling numbers; `data-number` has the neutral value.
+fn numbers() -> String {
+    let fields = Numbers::default().all().map(|(name, neutral)| {
+        let label = name.replace('_', "\u{a0}");
+        format!("<label>{label} <input id=\"{name}\" type=\"number\" data-number=\"{neutral}\" step=\"any\"></label>")
+    });
+    fields.collect::<Vec<_>>().join("\n    ")
+}
 
 /// The page's content security policy: it allows the page's one script and one style, by their hashes, and requests to the page's
 /// own server; no other page may frame it.

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use vosti_core::{Device, DeviceError, Program, StepPlan};
 use vosti_engine::symbolic::{SymbolicDevice, program};
 use vosti_engine::{Engine, EngineHandle, Policy, Status};
-use vosti_model::{ChatTemplate, ModelError, SamplingDefaults, Tokenizer};
+use vosti_model::{ChatTemplate, ModelError, Tokenizer};
 use vosti_server::app::{App, router};
 use vosti_server::cors::Origins;
 use vosti_server::{Identity, Language, Limits, ServerConfig, Service, UnknownFields};
@@ -125,7 +125,7 @@ pub struct Options {
     pub cors_origins: Origins,
     pub trust_chat_template: bool,
     pub template: String,
-    pub defaults: SamplingDefaults,
+    pub defaults: vosti_engine::Defaults,
 }
 
 impl Default for Options {
@@ -143,7 +143,7 @@ impl Default for Options {
             cors_origins: Origins::None,
             trust_chat_template: false,
             template: TEMPLATE.into(),
-            defaults: SamplingDefaults::default(),
+            defaults: vosti_engine::Defaults::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{END, Options, TEMPLATE, Toyserver, chat, completion, serve, toy, with};
 use serde_json::{Value, json};
-use vosti_model::SamplingDefaults;
+use vosti_engine::{Defaults, Numbers};
 
 const CHAT: &str = "/v1/chat/completions";
 const TEXT: &str = "/v1/completions";
@@ -185,14 +185,15 @@ async fn tokens_of_thoughts_are_counted_where_thoughts_are_told_from_the_answer(
 
 #[tokio::test]
 async fn a_request_that_does_not_say_how_it_is_sampled_gets_the_models_defaults() {
-    let defaults = SamplingDefaults {
+    let numbers = Numbers {
         temperature: 0.5,
         top_k: 7,
         top_p: 0.875,
         min_p: 0.125,
         repetition_penalty: 1.5,
-        source: None,
+        ..Numbers::default()
     };
+    let defaults = Defaults { numbers, source: None };
     let server = serve(&Options { defaults, ..Options::default() });
     let said = json!({"temperature": 0.5, "top_k": 7, "top_p": 0.875, "min_p": 0.125, "repetition_penalty": 1.5});
     let card = server.send(crate::common::get("/v1/models")).await.json()["data"][0]["default_sampling_params"].clone();

@@ -20,7 +20,7 @@ pub use serve::{LogFormat, Serve, UnknownFields};
 /// prefix cache, with drafts on or off, under any load. `vosti check` tests this.
 ///
 /// Try:
-///   vosti generate "The three laws of robotics are"
+///   vosti generate "What is the capital of Japan?"
 ///   vosti chat
 ///   vosti check --profile quick
 #[derive(Parser)]
@@ -32,13 +32,21 @@ pub struct Vosti {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Continues a text
+    /// Answers a question, or continues a text
     Generate(Generate),
     /// Chats with a model that has a chat template
     Chat(Chat),
     /// Serves a model over HTTP, as OpenAI's API
     Serve(Serve),
+    /// ollama's: chats with the model, or answers if words follow it
+    #[command(hide = true)]
+    Run {
+        /// The model, then the words of a prompt
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "MODEL [WORDS]")]
+        words: Vec<String>,
+    },
     /// Lists the models that are known by name
+    #[command(aliases = ["list", "ls"])]
     Models(super::models::Models),
     /// Fetches a model and prints where it is
     Pull(Pull),
@@ -120,15 +128,16 @@ pub struct Engine {
 /// `vosti generate`
 #[derive(Args)]
 pub struct Generate {
-    /// The text to continue; - reads it from standard input
+    /// The message to the model; a text that is piped into the command is added to it, and - is that text alone
+    #[arg(default_value = "-")]
     pub prompt: String,
 
-    /// Treat the prompt as a user's message to a chat model
+    /// Continue the prompt as a text, without the model's chat template; a model that has none always does
     #[arg(short, long)]
-    pub chat: bool,
+    pub raw: bool,
 
-    /// With --chat: the date that the chat template sees [default: a fixed one, so that a prompt has the same tokens every day]
-    #[arg(long, value_name = "YYYY-MM-DD", value_parser = date, requires = "chat")]
+    /// The date that the chat template sees [default: a fixed one, so that a prompt has the same tokens every day]
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = date, conflicts_with = "raw")]
     pub date: Option<vosti_model::Date>,
 
     /// How many answers to generate; they share the prompt's memory
@@ -138,6 +147,10 @@ pub struct Generate {
     /// Print the finished answers with their tokens, as JSON
     #[arg(long)]
     pub json: bool,
+
+    /// Print the answer and nothing else, apart from errors
+    #[arg(short, long)]
+    pub quiet: bool,
 
     #[command(flatten)]
     pub engine: Engine,
@@ -151,6 +164,10 @@ pub struct Chat {
     /// The system message
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
+
+    /// Print answers and nothing else, apart from errors and what commands print
+    #[arg(short, long)]
+    pub quiet: bool,
 
     /// The date that the chat template sees [default: a fixed one, so that a prompt has the same tokens every day]
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]

@@ -1,23 +1,21 @@
 //! `vosti chat`: a conversation on the terminal. Every turn's prompt is the whole conversation; its beginning comes from the
 //! prefix cache, with the same bits as if it were computed. Lines that begin with `/` are commands ([`command`]). [`prompt`]
-//! reads lines, and [`markdown`] shows an answer on a terminal. A pipe gets the answer unchanged.
+//! reads lines, and [`screen`] shows an answer on a terminal. A pipe gets the answer unchanged.
 
 mod command;
-mod markdown;
 mod prompt;
-mod wrap;
 
 use super::arguments::{Chat, Sampling};
 use super::open;
 use super::output::{Promised, print};
+use super::screen::screen;
+use super::silent::Silent;
 use super::stream::{stream, submit};
 use super::{Outcome, interrupt, sampling};
 use crate::deployment::{DeployOptions, Deployment};
 use crate::device::AnyDevice;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use command::Command;
-use console::Term;
-use markdown::Screen;
 use prompt::{Line, Prompt};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -34,18 +32,21 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let seed = sampling::seed(&arguments.sampling);
     sampling::checked(&arguments.sampling, seed, &deployment)?;
     let engine = open::engine_for_any(&deployment, flags, 1)?;
-    open::banner(&deployment, &engine);
-    eprintln!(
-        "sampling     {}\nseed         {seed}\n\nWrite a message and press Enter; /help lists commands. Ctrl-C ends an answer, Ctrl-C at the prompt or \
-         Ctrl-D the conversation.\n",
-        sampling::effective(&arguments.sampling, own)
-    );
+    if !arguments.quiet {
+        open::banner(&deployment, &engine);
+        eprintln!(
+            "sampling     {}\nseed         {seed}\n\nWrite a message and press Enter; /help lists commands. Ctrl-C ends an answer, Ctrl-C at the prompt or \
+             Ctrl-D the conversation.\n",
+            sampling::effective(&arguments.sampling, &deployment)?
+        );
+    }
     let mut conversation = Conversation {
         deployment: &deployment,
         engine,
         sampling: Sampling { seed: Some(seed), ..arguments.sampling.clone() },
         rendering: ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() },
         messages: Vec::new(),
+        quiet: arguments.quiet,
     };
     conversation.system(arguments.system.as_deref().unwrap_or_default());
     let mut prompt = Prompt::new();
@@ -71,14 +72,6 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     }
 }
 
-/// The terminal that answers are shown on, with its width; none if standard output is a file or a pipe.
-fn screen() -> Option<Screen> {
-    let terminal = Term::stdout();
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let styled = !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|name| name != "dumb");
-    terminal.is_term().then(|| Screen::new(usize::from(terminal.size().1), styled))
-}
-
 /// The messages so far, and the engine and settings for the next answer.
 struct Conversation<'a> {
     deployment: &'a Deployment,
@@ -87,6 +80,7 @@ struct Conversation<'a> {
     sampling: Sampling,
     rendering: ChatOptions,
     messages: Vec<Value>,
+    quiet: bool,
 }
 
 impl Conversation<'_> {
@@ -96,17 +90,34 @@ impl Conversation<'_> {
 
     fn obey(&mut self, command: Command) -> Result<()> {
         match command {
-            Command::Help => eprintln!("{}", command::HELP),
+            Command::Help => eprintln!("{}", command::help()),
             Command::System(text) => self.system(&text),
             Command::Set(name, value) => {
                 let mut changed = self.sampling.clone();
                 command::set(&mut changed, &name, &value)?;
                 sampling::checked(&changed, changed.seed.unwrap_or_default(), self.deployment)?;
                 self.sampling = changed;
-                let now = sampling::effective(&self.sampling, self.deployment.text()?);
+                let now = sampling::effective(&self.sampling, self.deployment)?;
                 eprintln!("sampling     {now}\nseed         {}\n", self.seed());
             }
             Command::Save(path) => self.save(&path)?,
+            Command::Load(path) => self.load(&path)?,
+            Command::Undo => {
+                let said = self.messages.iter().rposition(|message| message["role"] == "user");
+                self.messages.truncate(said.context("there is no message yet")?);
+                self.tell_messages();
+            }
+            Command::Drop => {
+                let first = self.messages.iter().position(|message| message["role"] == "user");
+                let first = first.context("there is no message yet")?;
+                let next = self.messages[first + 1..].iter().position(|message| message["role"] == "user");
+                self.messages.drain(first..next.map_or(self.messages.len(), |next| first + 1 + next));
+                self.tell_messages();
+            }
+            Command::Clear => {
+                self.messages.retain(|message| message["role"] == "system");
+                self.tell_messages();
+            }
             Command::Regenerate => {
                 if self.messages.last().is_none_or(|message| message["role"] != "assistant") {
                     bail!("there is no answer yet, so none can be replaced");
@@ -121,6 +132,21 @@ impl Conversation<'_> {
             }
             Command::Say(_) | Command::Quit => {}
         }
+        Ok(())
+    }
+
+    fn tell_messages(&self) {
+        eprintln!("messages     {}\n", self.messages.len());
+    }
+
+    /// Replaces the messages by those of a file that [`Conversation::save`] wrote. An error changes nothing.
+    fn load(&mut self, path: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let saved: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+        let is_message = |message: &Value| message["role"].is_string() && message["content"].is_string();
+        let messages = saved["messages"].as_array().filter(|messages| messages.iter().all(is_message));
+        self.messages = messages.with_context(|| format!("{} is no conversation", path.display()))?.clone();
+        self.tell_messages();
         Ok(())
     }
 
@@ -151,7 +177,8 @@ impl Conversation<'_> {
         let context = self.deployment.program().context as usize;
         if prompt.len() >= context {
             bail!(
-                "the conversation has {} tokens and the context is {context}: start a new conversation",
+                "the conversation has {} tokens and the context is {context}: /drop forgets the oldest message, /undo the last \
+                 one, /clear all",
                 prompt.len()
             );
         }
@@ -162,12 +189,17 @@ impl Conversation<'_> {
             Some(screen) => print(&screen.push(text)),
             None => print(text),
         };
+        // What is typed meanwhile is the next line's, and is shown there.
+        let silent = Silent::new();
         let streamed = stream(&mut self.engine, own, submitted, &mut show);
+        drop(silent);
         // After an error too: the terminal's style is reset.
         print(&(screen.map(|mut screen| screen.finish()).unwrap_or_default() + "\n"))?;
         let streamed = streamed?;
-        streamed.report();
-        eprintln!();
+        if !self.quiet {
+            streamed.report();
+            eprintln!();
+        }
         interrupt::reset();
         self.messages.push(json!({ "role": "assistant", "content": streamed.texts[0] }));
         Ok(())
@@ -175,10 +207,9 @@ impl Conversation<'_> {
 
     /// Writes the messages, the fingerprint, and the sampling and seed of the next answer. Earlier answers may have had another seed.
     fn save(&self, path: &Path) -> Result<()> {
-        let own = self.deployment.text()?;
         let saved = json!({
             "fingerprint": self.deployment.fingerprint(), "seed": self.seed(),
-            "sampling": sampling::effective(&self.sampling, own).to_string(), "messages": self.messages,
+            "sampling": sampling::effective(&self.sampling, self.deployment)?.to_string(), "messages": self.messages,
         });
         Promised::new(path)?.keep(&format!("{saved:#}\n"))?;
         eprintln!("saved to {}\n", path.display());

@@ -1,27 +1,33 @@
-//! `vosti generate`: continues a text.
+//! `vosti generate`: the answer to one message, or the continuation of one text.
 
 use super::arguments::Generate;
-use super::open::{self, text_or_stdin};
+use super::open::{self, text_and_stdin};
 use super::output::print;
+use super::screen::screen;
 use super::stream::{Streamed, stream, submit};
 use super::{Outcome, sampling};
 use crate::deployment::DeployOptions;
 use crate::pool::Demand;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 use vosti_engine::{FinishReason, Request};
-use vosti_model::{ChatOptions, Date, Text};
+use vosti_model::{ChatOptions, ChatTemplate, Date, Text};
 
 pub fn run(arguments: &Generate) -> Result<Outcome> {
-    let text = text_or_stdin(&arguments.prompt)?;
+    let text = text_and_stdin(&arguments.prompt)?;
     let flags = &arguments.engine;
     // At least: the prompt is not tokenized yet.
-    let least = Demand { tokens: arguments.sampling.max_tokens, sequences: arguments.choices as usize };
+    let most = arguments.sampling.max_tokens.unwrap_or(usize::MAX);
+    let least = Demand { tokens: most, sequences: arguments.choices as usize };
     let pool = open::asked(flags, least);
     let options = DeployOptions { pool, ..open::options(&flags.hardware) };
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
-    let prompt = tokens(own, &text, arguments)?;
+    let chat = own.chat().ok().filter(|_| !arguments.raw);
+    let prompt = match chat {
+        Some(template) => message(own, template, &text, arguments.date)?,
+        None => own.tokenizer.encode(&text, true)?,
+    };
     if prompt.is_empty() {
         anyhow::bail!("the prompt is empty: give some text");
     }
@@ -29,18 +35,29 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let mut request = Request::new(prompt, sampling::checked(&arguments.sampling, seed, &deployment)?);
     request.choices = arguments.choices;
 
-    let tokens = request.prompt.len().saturating_add(arguments.sampling.max_tokens);
+    let tokens = request.prompt.len().saturating_add(most);
     let demand = Demand { tokens, sequences: arguments.choices as usize };
     let mut engine = open::engine(&deployment, flags, demand)?;
     let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;
     // The engine has accepted the request.
-    open::banner(&deployment, &engine);
-    eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, own));
+    if !arguments.quiet {
+        open::banner(&deployment, &engine);
+        eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, &deployment)?);
+    }
     let submitted = if arguments.json { submitted.unseen() } else { submitted };
-    if !arguments.chat && arguments.choices == 1 && !arguments.json {
+    let alone = arguments.choices == 1 && !arguments.json;
+    if chat.is_none() && alone && !arguments.quiet {
         print(&text)?;
     }
-    let streamed = stream(&mut engine, own, submitted, &mut print)?;
+    // A text that is continued is shown as it is.
+    let mut screen = chat.filter(|_| alone).and_then(|_| screen());
+    let mut show = |text: &str| match &mut screen {
+        Some(screen) => print(&screen.push(text)),
+        None => print(text),
+    };
+    let streamed = stream(&mut engine, own, submitted, &mut show);
+    print(&screen.map(|mut screen| screen.finish()).unwrap_or_default())?;
+    let streamed = streamed?;
     if arguments.json {
         let fingerprint = deployment.fingerprint();
         print(&format!("{:#}\n", described(&streamed, fingerprint, seed)))?;
@@ -52,8 +69,10 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     if !arguments.json {
         print("\n")?;
     }
-    eprintln!();
-    streamed.report();
+    if !arguments.quiet {
+        eprintln!();
+        streamed.report();
+    }
     Ok(if streamed.interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
@@ -67,12 +86,9 @@ fn described(streamed: &Streamed, fingerprint: &str, seed: u64) -> Value {
     json!({ "fingerprint": fingerprint, "seed": seed, "prompt_tokens": streamed.prompt_tokens, "choices": choices })
 }
 
-fn tokens(own: &Text, text: &str, arguments: &Generate) -> Result<Vec<u32>> {
-    if !arguments.chat {
-        return Ok(own.tokenizer.encode(text, true)?);
-    }
-    let messages = serde_json::json!([{ "role": "user", "content": text }]);
-    let template = own.chat().context("--chat needs a chat model")?;
-    let options = ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
+/// The tokens of a user's message.
+fn message(own: &Text, template: &ChatTemplate, text: &str, date: Option<Date>) -> Result<Vec<u32>> {
+    let messages = json!([{ "role": "user", "content": text }]);
+    let options = ChatOptions { date: date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
     Ok(own.tokenizer.encode_prompt(&template.render(&messages, &options)?, false)?)
 }

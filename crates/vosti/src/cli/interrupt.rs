@@ -13,6 +13,7 @@ static ON_FIRST: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 pub fn install() {
     let handler = || {
         if INTERRUPTED.swap(true, Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
+            super::silent::restore();
             if std::io::stderr().is_terminal() {
                 eprintln!(); // the shell's prompt begins below the line with ^C
             }

@@ -16,7 +16,9 @@ mod prepare;
 mod probe;
 mod replay;
 mod sampling;
+mod screen;
 mod serve;
+mod silent;
 mod stream;
 mod tokenize;
 mod traces;
@@ -71,6 +73,7 @@ fn run(command: Command, program: Option<PathBuf>) -> anyhow::Result<Outcome> {
     match command {
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
+        Command::Run { words } => run(as_run(&words)?, program),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Models(arguments) => models::run(&arguments),
         Command::Pull(arguments) => models::pull(&arguments),
@@ -85,6 +88,18 @@ fn run(command: Command, program: Option<PathBuf>) -> anyhow::Result<Outcome> {
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::pages(&arguments),
     }
+}
+
+/// ollama's `run MODEL [WORDS]`: a chat, or an answer if there are words.
+fn as_run(words: &[String]) -> anyhow::Result<Command> {
+    let (model, words) = words.split_first().expect("clap wants a model");
+    let (said, flags) = words.split_at(words.iter().position(|word| word.starts_with('-')).unwrap_or(words.len()));
+    let said = said.join(" ");
+    let mut same = vec!["vosti", if said.is_empty() { "chat" } else { "generate" }, "--model", model];
+    same.extend(flags.iter().map(String::as_str));
+    same.extend(Some(said.as_str()).filter(|said| !said.is_empty()));
+    let parsed = Vosti::try_parse_from(same);
+    parsed.map(|vosti| vosti.command).map_err(|error| anyhow::anyhow!("{}; see --help", refusal(&error.to_string())))
 }
 
 /// An error and its causes on one line. A cause that a message contains already is left out.
@@ -142,6 +157,20 @@ mod tests {
             said(&["vosti", "serve", "--prot", "1"])
         );
         assert!(said(&["vosti", "generat"]).contains("'generate'"), "{}", said(&["vosti", "generat"]));
+    }
+
+    #[test]
+    fn words_of_other_programs_are_understood() {
+        let run = |words: &[&str]| as_run(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert!(matches!(run(&["qwen3-0.6b"]), Ok(Command::Chat(chat)) if chat.engine.model == "qwen3-0.6b"));
+        let asked = run(&["qwen3-0.6b", "What", "is", "this?", "--temperature", "0"]);
+        let is_asked = |arguments: &arguments::Generate| {
+            arguments.prompt == "What is this?" && arguments.sampling.numbers.temperature == Some(0.0)
+        };
+        assert!(matches!(asked, Ok(Command::Generate(arguments)) if is_asked(&arguments)));
+        for list in ["ls", "list"] {
+            assert!(matches!(Vosti::try_parse_from(["vosti", list]), Ok(Vosti { command: Command::Models(_) })));
+        }
     }
 
     #[test]

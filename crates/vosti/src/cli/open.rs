@@ -9,7 +9,7 @@ use crate::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use crate::device::{AnyDevice, On, own_gpu};
 use crate::pool::{self, Demand, Origin};
 use anyhow::{Context, Result};
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
@@ -110,4 +110,28 @@ pub fn text_or_stdin(argument: &str) -> Result<String> {
     let read = interrupt::ends_at_once(|| std::io::stdin().read_to_string(&mut text));
     read.context("cannot read standard input as UTF-8 text")?;
     Ok(text)
+}
+
+/// The argument, and below it what is piped into the command. `-` is standard input alone.
+pub fn text_and_stdin(argument: &str) -> Result<String> {
+    if argument == "-" {
+        if std::io::stdin().is_terminal() {
+            eprintln!("Write the prompt and end it with Ctrl-D.");
+        }
+        return text_or_stdin("-");
+    }
+    if !is_piped() {
+        return Ok(argument.to_string());
+    }
+    let piped = text_or_stdin("-")?;
+    Ok(if piped.trim().is_empty() { argument.to_string() } else { format!("{argument}\n\n{piped}") })
+}
+
+/// Whether standard input is a pipe or a file. A terminal, `/dev/null` and a socket of a service manager are none.
+fn is_piped() -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileTypeExt;
+    let file = std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    let kind = file.and_then(|file| file.metadata()).map(|about| about.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file())
 }

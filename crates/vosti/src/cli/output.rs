@@ -17,7 +17,10 @@ pub fn counted(n: usize, noun: &str) -> String {
 /// Prints and flushes. If the reader has closed the pipe, the process ends with exit code 0.
 pub fn print(text: &str) -> Result<()> {
     match write(text) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            super::silent::restore();
+            std::process::exit(0)
+        }
         written => written.context("cannot write to standard output"),
     }
 }

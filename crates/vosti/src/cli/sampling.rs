@@ -4,9 +4,9 @@ use super::arguments::Sampling;
 use crate::deployment::Deployment;
 use anyhow::{Result, bail};
 use std::sync::Arc;
-use vosti_engine::SamplingParams;
 use vosti_engine::text::TokenText;
-use vosti_model::{SamplingDefaults, Text};
+use vosti_engine::{Defaults, Given, SamplingParams};
+use vosti_model::Text;
 
 /// The seed: the user's, or a fresh one.
 pub fn seed(arguments: &Sampling) -> u64 {
@@ -18,22 +18,15 @@ pub fn seed(arguments: &Sampling) -> u64 {
 }
 
 /// The defaults, overridden by the flags.
-pub fn effective(arguments: &Sampling, own: &Text) -> SamplingDefaults {
-    let defaults = arguments.defaults.of(own);
-    let numbers = [arguments.temperature, arguments.top_p, arguments.min_p, arguments.repetition_penalty];
-    let source = match (arguments.top_k.is_some() || numbers.iter().any(Option::is_some), defaults.source) {
-        (false, source) => source,
-        (true, Some(_)) => Some("flags, then the model's"),
-        (true, None) => Some("flags, then OpenAI's"),
+pub fn effective(arguments: &Sampling, deployment: &Deployment) -> Result<Defaults> {
+    let defaults = arguments.defaults.of(deployment)?;
+    let flags = Given::from(&arguments.numbers);
+    let source = match (flags == Given::default(), defaults.source) {
+        (true, source) => source,
+        (false, Some(_)) => Some("flags, then the model's"),
+        (false, None) => Some("flags, then OpenAI's"),
     };
-    SamplingDefaults {
-        temperature: arguments.temperature.unwrap_or(defaults.temperature),
-        top_k: arguments.top_k.unwrap_or(defaults.top_k),
-        top_p: arguments.top_p.unwrap_or(defaults.top_p),
-        min_p: arguments.min_p.unwrap_or(defaults.min_p),
-        repetition_penalty: arguments.repetition_penalty.unwrap_or(defaults.repetition_penalty),
-        source,
-    }
+    Ok(Defaults { numbers: flags.over(&defaults.numbers)?, source })
 }
 
 /// Checked parameters of one request.
@@ -45,24 +38,16 @@ pub fn checked(arguments: &Sampling, seed: u64, deployment: &Deployment) -> Resu
     if let Some(token) = arguments.stop_token.iter().find(|token| **token >= vocabulary) {
         bail!("--stop-token names token {token}, but the vocabulary ends at {}", vocabulary - 1);
     }
-    let effective = effective(arguments, own);
     let own_ends = own.tokenizer.eos().filter(|_| !arguments.ignore_eos);
     let stop_tokens = own_ends.chain(arguments.stop_token.iter().copied()).collect();
     let checked = vosti_engine::Sampling::new(SamplingParams {
-        temperature: effective.temperature,
-        top_k: effective.top_k,
-        top_p: effective.top_p,
-        min_p: effective.min_p,
-        repetition_penalty: effective.repetition_penalty,
-        presence_penalty: arguments.presence_penalty,
-        frequency_penalty: arguments.frequency_penalty,
         logit_bias: arguments.logit_bias.clone(),
         stop_tokens,
         stop_strings: arguments.stop.clone(),
         text: Some(text(own)),
-        tokens_max: arguments.max_tokens,
+        tokens_max: arguments.max_tokens.unwrap_or(usize::MAX),
         seed,
-        ..SamplingParams::default()
+        ..SamplingParams::of(effective(arguments, deployment)?.numbers)
     })?;
     Ok(checked)
 }

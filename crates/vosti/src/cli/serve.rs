@@ -99,7 +99,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     };
     let text = deployment.text()?;
     let (engine, thread) = EngineHandle::spawn(engine)?;
-    let service = Service::new(engine.clone(), text.clone(), identity, arguments.defaults.of(text))?;
+    let service = Service::new(engine.clone(), text.clone(), identity, arguments.defaults.of(&deployment)?)?;
     Ok((Arc::new(service), engine, thread))
 }
 

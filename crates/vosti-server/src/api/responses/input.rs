@@ -14,67 +14,68 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// A conversation to be continued, in OpenAI's newer form.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ResponsesRequest {
-    /// The served model's name; any other is refused. May be left out.
-    pub model: Option<String>,
-    /// A text of the user, or the items of a conversation.
-    #[serde(deserialize_with = "input")]
-    pub input: Input,
-    /// A system message before the input.
-    pub instructions: Option<String>,
-    /// Most tokens to generate. Default: what the context leaves.
-    #[schema(minimum = 1)]
-    pub max_output_tokens: Option<usize>,
-    /// See ChatRequest.
-    pub temperature: Option<f32>,
-    /// See ChatRequest.
-    pub top_p: Option<f32>,
-    /// See ChatRequest.
-    pub top_k: Option<i64>,
-    /// See ChatRequest.
-    pub min_p: Option<f32>,
-    /// See ChatRequest.
-    pub repetition_penalty: Option<f32>,
-    /// See ChatRequest.
-    pub presence_penalty: Option<f32>,
-    /// See ChatRequest.
-    pub frequency_penalty: Option<f32>,
-    /// See ChatRequest.
-    pub logit_bias: Option<BTreeMap<String, f32>>,
-    /// See ChatRequest.
-    #[schema(value_type = Option<i64>)]
-    pub seed: Option<Seed>,
-    /// See ChatRequest.
-    pub stop: Option<Stop>,
-    /// See ChatRequest.
-    pub ignore_eos: Option<bool>,
-    /// Send the response as server-sent events. Default false.
-    pub stream: Option<bool>,
-    /// Functions that the model may call.
-    pub tools: Option<Vec<FunctionTool>>,
-    /// Whether the model calls them. Default: the model decides.
-    pub tool_choice: Option<Choice>,
-    /// Allow more than one call in an answer. Default true.
-    pub parallel_tool_calls: Option<bool>,
-    /// What the text must be.
-    pub text: Option<Text>,
-    /// See ChatRequest; this or `text.format`.
-    pub structured_outputs: Option<StructuredOutputs>,
-    /// How much a reasoning model thinks.
-    pub reasoning: Option<Reasoning>,
-    /// See ChatRequest.
-    #[schema(value_type = Option<Object>)]
-    pub chat_template_kwargs: Option<Map<String, Value>>,
-    /// See ChatRequest.
-    pub cache_salt: Option<String>,
-    /// See ChatRequest.
-    pub vosti_date: Option<String>,
-    /// See ChatRequest.
-    pub vosti_digest: Option<bool>,
+macro_rules! request {
+    ({} $($(#[$doc:meta])* $number:ident: $exact:ident as $given:ident = $neutral:literal, $range:tt, $key:literal;)*) => {
+        /// A conversation to be continued, in OpenAI's newer form.
+        #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct ResponsesRequest {
+            /// The served model's name; any other is refused. May be left out.
+            pub model: Option<String>,
+            /// A text of the user, or the items of a conversation.
+            #[serde(deserialize_with = "input")]
+            pub input: Input,
+            /// A system message before the input.
+            pub instructions: Option<String>,
+            /// Most tokens to generate. Default: what the context leaves.
+            #[schema(minimum = 1)]
+            pub max_output_tokens: Option<usize>,
+            $(
+                /// See ChatRequest.
+                pub $number: Option<$given>,
+            )*
+            /// See ChatRequest.
+            pub logit_bias: Option<BTreeMap<String, f32>>,
+            /// See ChatRequest.
+            #[schema(value_type = Option<i64>)]
+            pub seed: Option<Seed>,
+            /// See ChatRequest.
+            pub stop: Option<Stop>,
+            /// See ChatRequest.
+            pub ignore_eos: Option<bool>,
+            /// Send the response as server-sent events. Default false.
+            pub stream: Option<bool>,
+            /// Functions that the model may call.
+            pub tools: Option<Vec<FunctionTool>>,
+            /// Whether the model calls them. Default: the model decides.
+            pub tool_choice: Option<Choice>,
+            /// Allow more than one call in an answer. Default true.
+            pub parallel_tool_calls: Option<bool>,
+            /// What the text must be.
+            pub text: Option<Text>,
+            /// See ChatRequest; this or `text.format`.
+            pub structured_outputs: Option<StructuredOutputs>,
+            /// How much a reasoning model thinks.
+            pub reasoning: Option<Reasoning>,
+            /// See ChatRequest.
+            #[schema(value_type = Option<Object>)]
+            pub chat_template_kwargs: Option<Map<String, Value>>,
+            /// See ChatRequest.
+            pub cache_salt: Option<String>,
+            /// See ChatRequest.
+            pub vosti_date: Option<String>,
+            /// See ChatRequest.
+            pub vosti_digest: Option<bool>,
+        }
+
+        impl ResponsesRequest {
+            fn numbers(&self) -> vosti_engine::Given {
+                vosti_engine::Given { $($number: self.$number,)* }
+            }
+        }
+    };
 }
+vosti_engine::sampling_numbers!([request] {});
 
 impl Body for ResponsesRequest {
     const PLACES: &'static [Place] = &[
@@ -258,6 +259,7 @@ impl ResponsesRequest {
 
     /// The same as a chat request.
     pub fn into_chat(self) -> Result<ChatRequest, ApiError> {
+        let numbers = self.numbers();
         let mut messages = Vec::new();
         messages.extend(self.instructions.map(|text| said(Role::System, Content::Text(text))));
         match self.input {
@@ -287,17 +289,10 @@ impl ResponsesRequest {
                 ResponseFormat::JsonSchema { json_schema: JsonSchema { name, description, schema, strict } }
             }
         };
-        Ok(ChatRequest {
+        let mut chat = ChatRequest {
             messages,
             model: self.model,
             max_tokens: self.max_output_tokens,
-            temperature: self.temperature,
-            top_p: self.top_p,
-            top_k: self.top_k,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias,
             seed: self.seed,
             stop: self.stop,
@@ -314,7 +309,9 @@ impl ResponsesRequest {
             vosti_date: self.vosti_date,
             vosti_digest: self.vosti_digest,
             ..ChatRequest::default()
-        })
+        };
+        chat.set_numbers(numbers);
+        Ok(chat)
     }
 }
 

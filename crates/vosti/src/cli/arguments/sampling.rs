@@ -1,16 +1,19 @@
 //! The flags that choose tokens. `cli/sampling.rs` checks them; `docs/add-a-sampling-parameter.md` says how to add one.
 
 use crate::cli::values::{at_least_one, bias, whole};
+use crate::deployment::{DeployError, Deployment};
 use clap::{Args, ValueEnum};
+use vosti_engine::Given;
 
 /// Whose sampling defaults to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GenerationConfig {
-    /// The model's: generation_config.json of its folder, or the fields of its GGUF file
+    /// The model's: generation_config.json of its folder, or the fields of its GGUF file; if they say nothing, what the catalogue
+    /// recommends
     Auto,
-    /// OpenAI's: temperature 1 and every token
+    /// OpenAI's, which are neutral: temperature 1, every token, no penalty. For training and evaluation
     #[value(alias = "vllm")]
-    None,
+    Openai,
 }
 
 /// Where sampling parameters come from if no flag gives them.
@@ -22,24 +25,48 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// The model's defaults, or OpenAI's.
-    pub fn of(&self, text: &vosti_model::Text) -> vosti_model::SamplingDefaults {
+    /// The deployment's defaults, or OpenAI's.
+    pub fn of(&self, deployment: &Deployment) -> Result<vosti_engine::Defaults, DeployError> {
         match self.generation_config {
-            GenerationConfig::Auto => text.sampling.clone(),
-            GenerationConfig::None => vosti_model::SamplingDefaults::default(),
+            GenerationConfig::Auto => deployment.sampling(),
+            GenerationConfig::Openai => Ok(vosti_engine::Defaults::default()),
         }
     }
 }
 
+macro_rules! flags {
+    ({} $($(#[$doc:meta])* $name:ident: $type:ident as $given:ident = $neutral:literal, $range:tt, $key:literal;)*) => {
+        /// A flag for each of the engine's sampling numbers. What no flag gives is the model's (`--generation-config`).
+        #[derive(Args, Clone, Debug, Default)]
+        pub struct Numbers {
+            $(
+                $(#[$doc])*
+                #[arg(long, value_name = "X", allow_negative_numbers = true)]
+                pub $name: Option<$given>,
+            )*
+        }
+
+        impl From<&Numbers> for Given {
+            fn from(flags: &Numbers) -> Given {
+                Given { $($name: flags.$name,)* }
+            }
+        }
+
+        impl From<Given> for Numbers {
+            fn from(given: Given) -> Numbers {
+                Numbers { $($name: given.$name,)* }
+            }
+        }
+    };
+}
+vosti_engine::sampling_numbers!([flags] {});
+
 /// How the next token is chosen.
 #[derive(Args, Clone)]
 pub struct Sampling {
-    /// Most tokens to generate
-    #[arg(
-        short = 'n', long, default_value_t = 256, value_name = "N", value_parser = at_least_one,
-        allow_negative_numbers = true
-    )]
-    pub max_tokens: usize,
+    /// Most tokens to generate [default: to the model's own end, or to the end of the context]
+    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub max_tokens: Option<usize>,
 
     /// Seed of the random numbers [default: a fresh one, which is printed]
     #[arg(short, long, value_parser = whole::<u64>, allow_negative_numbers = true)]
@@ -48,33 +75,8 @@ pub struct Sampling {
     #[command(flatten)]
     pub defaults: Defaults,
 
-    /// 0 always takes the most likely token; higher is more varied [default: the model's, else 1]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub temperature: Option<f32>,
-
-    /// Keep only the K most likely tokens; 0 keeps all [default: the model's, else 0]
-    #[arg(long, value_name = "K", value_parser = whole::<u32>, allow_negative_numbers = true)]
-    pub top_k: Option<u32>,
-
-    /// Keep the fewest most likely tokens that together have at least this probability [default: the model's, else 1]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub top_p: Option<f32>,
-
-    /// Drop tokens whose probability is below P times that of the most likely token [default: the model's, else 0]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub min_p: Option<f32>,
-
-    /// Above 1, tokens already in the prompt or answer become less likely [default: the model's, else 1]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub repetition_penalty: Option<f32>,
-
-    /// Subtracted from the logit of each token that is already in the answer
-    #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
-    pub presence_penalty: f32,
-
-    /// Subtracted from the logit of each token that is already in the answer, once per occurrence
-    #[arg(long, default_value_t = 0.0, value_name = "X", allow_negative_numbers = true)]
-    pub frequency_penalty: f32,
+    #[command(flatten)]
+    pub numbers: Numbers,
 
     /// Add X to the logit of a token, given by its id; may be given several times
     #[arg(long, value_name = "TOKEN=X", value_parser = bias, allow_negative_numbers = true)]

@@ -4,15 +4,26 @@ use super::super::arguments::Sampling;
 use anyhow::{Result, anyhow, bail};
 use std::path::PathBuf;
 use std::str::FromStr;
+use vosti_engine::{Given, Numbers};
 
-pub const HELP: &str = "\
+const HELP: &str = "\
 /system TEXT      set the system message; without a text, remove it
-/set NAME VALUE   temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, max_tokens, seed
+/set NAME VALUE   max_tokens, seed, {numbers}
 /regenerate       replace the last answer by a new one, with the next seed
+/undo             take back the last message and its answer
+/drop             forget the oldest message and its answer, for a context that is full
+/clear            forget all messages but the system's
 /save FILE        write the conversation, the fingerprint and the current seed as JSON
+/load FILE        go on with a conversation that /save wrote; it replaces this one
 /quit             end the conversation
 //TEXT            a message that begins with a slash
+Alt-Enter or a backslash at a line's end begins another line. Ctrl-C clears what is typed.
 ";
+
+/// What `/help` shows.
+pub fn help() -> String {
+    HELP.replace("{numbers}", &Numbers::NAMES.join(", "))
+}
 
 /// A line of a conversation: a message or a command.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,6 +33,10 @@ pub enum Command {
     System(String),
     Set(String, String),
     Save(PathBuf),
+    Load(PathBuf),
+    Undo,
+    Drop,
+    Clear,
     Regenerate,
     Quit,
 }
@@ -41,8 +56,12 @@ impl Command {
                 Some((name, value)) => Command::Set(name.into(), value.trim().into()),
                 None => bail!("/set takes a name and a value, such as /set temperature 0.7"),
             },
-            "save" if value.is_empty() => bail!("/save takes the name of a file"),
+            "save" | "load" if value.is_empty() => bail!("/{name} takes the name of a file"),
             "save" => Command::Save(value.into()),
+            "load" => Command::Load(value.into()),
+            "undo" => Command::Undo,
+            "drop" => Command::Drop,
+            "clear" => Command::Clear,
             "regenerate" => Command::Regenerate,
             "quit" | "exit" | "bye" => Command::Quit,
             other => bail!("there is no /{other}; /help lists commands, and // begins a message with a slash"),
@@ -55,16 +74,15 @@ pub fn set(sampling: &mut Sampling, name: &str, value: &str) -> Result<()> {
     fn read<T: FromStr>(name: &str, value: &str) -> Result<T> {
         value.parse().map_err(|_| anyhow!("{value:?} is not a value for {name}"))
     }
-    match name.replace('-', "_").as_str() {
-        "temperature" => sampling.temperature = Some(read(name, value)?),
-        "top_p" => sampling.top_p = Some(read(name, value)?),
-        "top_k" => sampling.top_k = Some(read(name, value)?),
-        "min_p" => sampling.min_p = Some(read(name, value)?),
-        "repetition_penalty" => sampling.repetition_penalty = Some(read(name, value)?),
-        "presence_penalty" => sampling.presence_penalty = read(name, value)?,
-        "frequency_penalty" => sampling.frequency_penalty = read(name, value)?,
-        "max_tokens" => sampling.max_tokens = read(name, value)?,
-        "seed" => sampling.seed = Some(read(name, value)?),
+    let (name, mut numbers) = (name.replace('-', "_"), Given::from(&sampling.numbers));
+    if let Some(set) = numbers.set(&name, value) {
+        set.map_err(|()| anyhow!("{value:?} is not a value for {name}"))?;
+        sampling.numbers = numbers.into();
+        return Ok(());
+    }
+    match name.as_str() {
+        "max_tokens" => sampling.max_tokens = Some(read(&name, value)?),
+        "seed" => sampling.seed = Some(read(&name, value)?),
         other => bail!("there is no parameter {other}; /help lists them"),
     }
     Ok(())
@@ -82,7 +100,7 @@ mod tests {
         assert_eq!(said("/set top-p  0.5"), Ok(Command::Set("top-p".into(), "0.5".into())));
         assert_eq!(said("/system You are\nbrief."), Ok(Command::System("You are\nbrief.".into())));
         assert_eq!(said("/save a b.json"), Ok(Command::Save("a b.json".into())));
-        for wrong in ["/set", "/set seed", "/save", "/nothing"] {
+        for wrong in ["/set", "/set seed", "/save", "/load", "/nothing"] {
             assert_eq!(said(wrong).unwrap_err().lines().count(), 1, "{wrong}");
         }
     }

@@ -1,4 +1,5 @@
-//! Reads a line of a conversation: with editing, history and pastes of several lines on a terminal, unchanged from a pipe.
+//! Reads a line of a conversation: with editing, history and pastes of several lines on a terminal, unchanged from a pipe. On a
+//! terminal Alt-Enter and a backslash at a line's end begin another line, and Ctrl-C clears what is typed.
 //! The history is kept between conversations; if it cannot be kept, the conversation goes on.
 
 use super::super::interrupt;
@@ -6,7 +7,10 @@ use crate::fetch::Cache;
 use anyhow::{Context, Result};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor};
+use rustyline::{
+    Cmd, ConditionalEventHandler, Config, Editor, Event, EventContext, EventHandler, KeyCode, KeyEvent, Modifiers,
+    Movement, RepeatCount,
+};
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 
@@ -28,12 +32,14 @@ pub struct Prompt {
 impl Prompt {
     pub fn new() -> Self {
         let history = Cache::of_user().ok().map(|cache| cache.history());
-        let config =
-            Config::builder().max_history_size(LINES_KEPT).map(|builder| builder.auto_add_history(true).build());
+        let config = Config::builder().max_history_size(LINES_KEPT).map(|builder| builder.build());
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let mut editor = config.ok().filter(|_| terminal).and_then(|config| Editor::with_config(config).ok());
-        if let (Some(editor), Some(path)) = (&mut editor, &history) {
-            let _ = editor.load_history(path);
+        if let Some(editor) = &mut editor {
+            let newline = Cmd::Insert(1, "\n".into());
+            editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), newline);
+            editor.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(Box::new(Clears)));
+            let _ = history.as_ref().map(|path| editor.load_history(path));
         }
         Prompt { editor, history }
     }
@@ -41,8 +47,15 @@ impl Prompt {
     /// The next line, or the lines that a user pasted.
     pub fn line(&mut self) -> Result<Line> {
         let Some(editor) = &mut self.editor else { return piped() };
-        match editor.readline("> ") {
+        let mut line = editor.readline("> ");
+        while let Ok(begun) = &line
+            && let Some(above) = begun.strip_suffix('\\')
+        {
+            line = editor.readline(". ").map(|below| format!("{above}\n{below}"));
+        }
+        match line {
             Ok(line) => {
+                let _ = editor.add_history_entry(&line);
                 if let Some(path) = &self.history {
                     let _ = path.parent().map(std::fs::create_dir_all);
                     let _ = editor.append_history(path);
@@ -53,6 +66,15 @@ impl Prompt {
             Err(ReadlineError::Eof) => Ok(Line::End),
             Err(error) => Err(error).context("cannot read from the terminal"),
         }
+    }
+}
+
+/// Ctrl-C: clears what is typed; at an empty prompt it interrupts.
+struct Clears;
+
+impl ConditionalEventHandler for Clears {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        (!context.line().is_empty()).then_some(Cmd::Kill(Movement::WholeBuffer))
     }
 }
 
