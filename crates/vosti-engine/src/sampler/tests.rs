@@ -85,7 +85,7 @@ fn top_p_keeps_the_smallest_set_that_reaches_it() {
 #[test]
 fn typical_p_drops_a_token_that_is_much_likelier_than_the_others_let_expect() {
     // One token has 0.35, five have 0.13: a surprise of 1.05 or 2.04, and 1.69 is expected.
-    let row: Vec<f32> = [0.35f32, 0.13, 0.13, 0.13, 0.13, 0.13].map(|share| libm::logf(share)).into();
+    let row: Vec<f32> = [0.35f32, 0.13, 0.13, 0.13, 0.13, 0.13].map(libm::logf).into();
     let drawn = |params: SamplingParams| -> Vec<Token> {
         let draw = |seed| TokenSampler::new(6).sample(&mut state(SamplingParams { seed, ..params.clone() }), &row).0;
         (0..400).map(draw).collect()

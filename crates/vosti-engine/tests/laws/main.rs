@@ -339,7 +339,7 @@ fn a_choice_that_reads_lists_is_the_rows_own() {
             }
         }
     }
-    assert_eq!(seen, 2 * 26 * 50, "those of up to eight, and no others");
+    assert_eq!(seen, 3 * 26 * 50, "those of up to eight, and no others");
 }
 
 /// Rows may stay on the device because `sample` and `sample_best` agree wherever only the best token is read.
