@@ -56,8 +56,8 @@ trait Number: Copy {
 pub enum Value {
     /// Shown as short as it can be.
     Float(f32),
-    /// Not negative.
-    Whole(u32),
+    /// Of a request it may be negative.
+    Whole(i64),
 }
 
 impl fmt::Display for Value {
@@ -89,7 +89,8 @@ impl Number for u32 {
     type Given = i64;
 
     fn of(name: &'static str, given: i64) -> Result<u32, SamplingError> {
-        let wrong = SamplingError::OutOfRange { name, value: given as f32, range: "at least 1, or 0 or -1 for all" };
+        let wrong =
+            SamplingError::OutOfRange { name, value: Value::Whole(given), range: "at least 1, or 0 or -1 for all" };
         u32::try_from(given.max(-1) + i64::from(given == -1)).map_err(|_| wrong)
     }
 
@@ -98,7 +99,7 @@ impl Number for u32 {
     }
 
     fn value(self) -> Value {
-        Value::Whole(self)
+        Value::Whole(i64::from(self))
     }
 }
 
@@ -121,12 +122,12 @@ fn check(
     value: Value,
     range: (RangeInclusive<f32>, bool, &'static str),
 ) -> Result<(), SamplingError> {
-    let value = match value {
+    let number = match value {
         Value::Float(number) => number,
         Value::Whole(number) => number as f32,
     };
     let (within, open, range) = range;
-    if within.contains(&value) && !(open && value == *within.start()) {
+    if within.contains(&number) && !(open && number == *within.start()) {
         return Ok(());
     }
     Err(SamplingError::OutOfRange { name, value, range })
@@ -238,6 +239,11 @@ mod tests {
         let defaults = Numbers { top_k: 7, temperature: 0.5, ..Numbers::default() };
         let over = given.over(&defaults).unwrap();
         assert_eq!((over.top_k, over.temperature), (0, 0.5), "-1 keeps all");
+        given.top_k = Some(1 << 32);
+        assert!(
+            given.over(&defaults).unwrap_err().to_string().starts_with("top_k is 4294967296;"),
+            "every digit is told"
+        );
         given.top_k = Some(-2);
         assert_eq!(
             given.over(&defaults).unwrap_err().to_string(),

@@ -1,7 +1,7 @@
 //! Sampling parameters as a user gives them, checked once: a `Sampling` that exists is valid.
 
 use crate::Token;
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, Value};
 use crate::sampler::Constraint;
 use crate::sampling_numbers;
 use crate::text::{Thoughts, TokenText};
@@ -89,7 +89,7 @@ impl std::fmt::Debug for SamplingParams {
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum SamplingError {
     #[error("{name} is {value}; it must be {range}")]
-    OutOfRange { name: &'static str, value: f32, range: &'static str },
+    OutOfRange { name: &'static str, value: Value, range: &'static str },
     #[error("tokens_max is 0: ask for at least one token")]
     NoTokens,
     #[error("stop string number {0} is empty: remove it")]

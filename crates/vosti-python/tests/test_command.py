@@ -20,7 +20,7 @@ class TestCommand(unittest.TestCase):
         self.assertIn("smollm2-135m", str(json.loads(vosti("models", "--json").stdout)))
 
     def test_it_generates_what_the_package_generates(self):
-        done = vosti("generate", "-n", "4", "--temperature", "0", "--context", "256", "The capital of France is")
+        done = vosti("generate", "--raw", "-n", "4", "--temperature", "0", "--context", "256", "The capital of France is")
         self.assertEqual(done.returncode, 0, done.stderr)
         llm = LLM("smollm2-135m", max_model_len=256)
         text = llm.generate("The capital of France is", SamplingParams(temperature=0, max_tokens=4))[0].outputs[0].text
