@@ -4,8 +4,9 @@
 //! promises. A role is written `in 0`, `weight 2 f32` (element type where it is not the activations'), `rows`, `page_table`
 //! and so on.
 
+use crate::dtype::{self, Dtype};
 use crate::error::KernelError;
-use crate::spec::{Act, Const, Spec};
+use crate::spec::{Const, Spec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -102,28 +103,6 @@ pub enum Role {
     Scratch(usize),
 }
 
-/// Element type of a parameter's buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Elem {
-    /// The specialisation's activation type.
-    Act,
-    /// Single precision, whatever the activations are.
-    F32,
-    /// Integers: ids, positions, slots, tables.
-    I32,
-}
-
-impl Elem {
-    /// Triton's name of the type in a specialisation.
-    pub fn triton(self, act: Act) -> &'static str {
-        match (self, act) {
-            (Elem::I32, _) => "i32",
-            (Elem::Act, Act::Bf16) => "bf16",
-            (Elem::F32, _) | (Elem::Act, Act::F32) => "fp32",
-        }
-    }
-}
-
 /// One kernel parameter, in signature order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
@@ -131,8 +110,8 @@ pub struct Param {
     pub name: String,
     /// What the launcher binds to it.
     pub role: Role,
-    /// The element type of its buffer.
-    pub elem: Elem,
+    /// The element type of its buffer; None for the activation type of a specialisation.
+    pub elem: Option<Dtype>,
 }
 
 /// A parameter that is a number and no buffer. It is bound when a device is made and never changes; one text and one proof are
@@ -352,6 +331,11 @@ pub fn read<T: serde::de::DeserializeOwned>(source: &str) -> Result<T, String> {
 }
 
 impl Param {
+    /// The element type in a specialisation whose activations have the type `act`.
+    pub fn elem(&self, act: Dtype) -> Dtype {
+        self.elem.unwrap_or(act)
+    }
+
     /// Parses `weight 2 f32`; None if the text is no role.
     pub fn parse(name: &str, text: &str) -> Option<Param> {
         parse_param(name, text)
@@ -359,9 +343,9 @@ impl Param {
 }
 
 fn parse_param(name: &str, text: &str) -> Option<Param> {
-    let (text, elem) = match text.strip_suffix(" f32") {
-        Some(role) => (role, Some(Elem::F32)),
-        None => (text, None),
+    let (text, elem) = match text.rsplit_once(' ').map(|(role, last)| (role, dtype::named(last))) {
+        Some((role, elem @ Some(_))) => (role, elem),
+        _ => (text, None),
     };
     let role = match text.split_once(' ') {
         Some((role, index)) => {
@@ -391,17 +375,16 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
         },
     };
     let by_role = match role {
-        Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => Elem::Act,
-        Role::Scratch(_) => Elem::F32,
-        _ => Elem::I32,
+        Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => None,
+        Role::Scratch(_) => Some(Dtype::F32),
+        _ => Some(Dtype::I32),
     };
     // Metadata is i32 and the caches hold what activations are.
     let own = matches!(role, Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_));
     if elem.is_some() && !own {
         return None;
     }
-    let elem = elem.unwrap_or(by_role);
-    Some(Param { name: name.to_string(), role, elem })
+    Some(Param { name: name.to_string(), role, elem: elem.or(by_role) })
 }
 
 #[cfg(test)]
@@ -419,8 +402,8 @@ mod tests {
     #[test]
     fn a_contract_gives_roles_types_and_the_grid() {
         let contract = contract("# x = \"in 0\"\n# norm_w = \"weight 2 f32\"").unwrap();
-        let spec = Spec { kernel: "k".into(), act: Act::Bf16, constants: [("BM".into(), Const::Int(4))].into() };
-        assert_eq!((contract.params[1].role, contract.params[1].elem), (Role::Weight(2), Elem::F32));
+        let spec = Spec { kernel: "k".into(), act: Dtype::Bf16, constants: [("BM".into(), Const::Int(4))].into() };
+        assert_eq!((contract.params[1].role, contract.params[1].elem), (Role::Weight(2), Some(Dtype::F32)));
         assert_eq!(contract.grid(&spec, Extent { rows: 9, tiles: 0, length: 0 }), Ok([3, 1, 1]));
     }
 

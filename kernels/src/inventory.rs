@@ -1,8 +1,9 @@
 //! All kernels by name, each with its source, constants and contract; and the TTIR of specialisations.
 
 use crate::contract::{self, Contract, NumberKind};
+use crate::dtype;
 use crate::error::KernelError;
-use crate::spec::{Act, Const, Spec};
+use crate::spec::{Const, Spec};
 use include_dir::{Dir, include_dir};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -223,11 +224,7 @@ pub fn parse_stem(stem: &str) -> Option<Spec> {
     let (name, rest) = stem.split_once('-')?;
     let kernel = kernel(name).ok()?;
     let (act, rest) = rest.split_once('-')?;
-    let act = match act {
-        "bf16" => Act::Bf16,
-        "f32" => Act::F32,
-        _ => return None,
-    };
+    let act = dtype::named(act)?;
     let mut names = kernel.constants.clone();
     names.sort();
     let bound = constants_of(&names, rest).or_else(|| {

@@ -10,6 +10,7 @@
 
 #[allow(missing_docs, reason = "`NumberKind::Dimension` says what its bounds are")]
 pub mod contract;
+pub mod dtype;
 pub mod error;
 pub mod expr;
 pub mod inventory;
@@ -19,7 +20,8 @@ pub mod scores;
 pub mod spec;
 pub mod specialise;
 
-pub use contract::{Contract, Elem, Extent, Number, NumberKind, Param, Role, Shape};
+pub use contract::{Contract, Extent, Number, NumberKind, Param, Role, Shape};
+pub use dtype::Dtype;
 pub use error::KernelError;
 pub use inventory::{
     Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
@@ -27,5 +29,5 @@ pub use inventory::{
 pub use quantised::{Format, Quantised, Values};
 pub use request::request;
 pub use scores::{capped, scores, window};
-pub use spec::{Act, Binding, Const, Launch, Scratch, Spec, TensorData};
+pub use spec::{Binding, Const, Launch, Scratch, Spec, TensorData};
 pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};

@@ -1,5 +1,6 @@
 //! The input of `kernels/ttir.py`: specialisations as JSON, with the element type of each parameter.
 
+use crate::dtype;
 use crate::error::KernelError;
 use crate::inventory::kernel;
 use crate::spec::{Const, Spec};
@@ -10,7 +11,7 @@ use std::fmt::Write;
 pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
     let mut out = String::from("[");
     for (i, spec) in specs.iter().enumerate() {
-        let act = crate::contract::Elem::Act.triton(spec.act);
+        let act = dtype::triton(spec.act);
         let separator = if i == 0 { "" } else { "," };
         write!(
             out,
@@ -35,20 +36,20 @@ pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
 
 fn pointers(spec: &Spec) -> Result<Vec<String>, KernelError> {
     let params = &kernel(&spec.kernel)?.contract.params;
-    Ok(params.iter().map(|p| format!("\"{}\": \"{}\"", p.name, p.elem.triton(spec.act))).collect())
+    Ok(params.iter().map(|p| format!("\"{}\": \"{}\"", p.name, dtype::triton(p.elem(spec.act)))).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Act;
+    use crate::dtype::Dtype;
 
     #[test]
     fn a_request_names_every_parameter() {
         let dims =
             [("HEADS", 2), ("HALF", 8), ("PACKED", 4), ("FIRST", 0), ("NORM", 0)].map(|(n, v)| (n, Const::Int(v)));
         let dims = [&dims[..], &[("EPS", Const::Float(1e-6))]].concat();
-        let spec = crate::specialise("cpu", "rope_q", Act::F32, &dims).unwrap();
+        let spec = crate::specialise("cpu", "rope_q", Dtype::F32, &dims).unwrap();
         let json = request(&[spec]).unwrap();
         // A model's number is a parameter of the text; a tile constant is a constant of the text.
         for part in

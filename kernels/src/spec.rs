@@ -1,26 +1,17 @@
 //! Kernel specialisations and their names, and the launches that an op's `k` stands for.
 
-use crate::contract::Elem;
+use crate::dtype::{self, Dtype};
 use crate::error::KernelError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-
-/// Element type of activations and of the KV cache. Accumulation is always FP32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Act {
-    /// The type of every deployment.
-    Bf16,
-    /// For tests against FP32 references only; weights are FP32 too.
-    F32,
-}
 
 /// A weight's elements, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TensorData {
     /// BF16 bit patterns.
     Bf16(Vec<u16>),
-    /// Single precision, for [`Act::F32`].
+    /// Single precision.
     F32(Vec<f32>),
 }
 
@@ -108,24 +99,16 @@ impl fmt::Display for Const {
 pub struct Spec {
     /// The stem of `kernels/NAME.py`.
     pub kernel: String,
-    /// The type of the kernel's activations.
-    pub act: Act,
+    /// The type of the parameters for which the contract names none: activations, matrices and the KV cache. BF16 in every
+    /// deployment; FP32 in tests against FP32 references.
+    pub act: Dtype,
     /// Values by the name of the `tl.constexpr` parameter or of the number that is bound.
     pub constants: BTreeMap<String, Const>,
 }
 
-impl fmt::Display for Act {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Act::Bf16 => "bf16",
-            Act::F32 => "f32",
-        })
-    }
-}
-
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.kernel, self.act)?;
+        write!(f, "{}-{}", self.kernel, dtype::name(self.act))?;
         for (name, value) in &self.constants {
             write!(f, "-{name}{value}")?;
         }
@@ -140,8 +123,8 @@ impl Spec {
         let mut text = self.clone();
         if let Ok(contract) = crate::contract(&self.kernel) {
             contract.numbers.iter().for_each(|number| _ = text.constants.remove(&number.name));
-            if contract.params.iter().all(|param| param.elem != Elem::Act) {
-                text.act = Act::Bf16;
+            if contract.params.iter().all(|param| param.elem.is_some()) {
+                text.act = Dtype::Bf16;
             }
         }
         text

@@ -1,8 +1,9 @@
 //! From a model's dimensions to a specialisation: the one place where tile constants are chosen.
 
+use crate::dtype::Dtype;
 use crate::error::KernelError;
 use crate::inventory::kernel;
-use crate::spec::{Act, Const, Spec};
+use crate::spec::{Const, Spec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -127,7 +128,7 @@ pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, Kernel
 /// The specialisation of `kernel_name` for `target` (`cpu`, `cuda-sm90`). `dims` has the model's dimensions: every
 /// constant of the kernel that `specialisations.toml` does not compute. If there are several heights of row tiles, the
 /// lowest. An error that names a constant if one is missing or too many.
-pub fn specialise(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Spec, KernelError> {
+pub fn specialise(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)]) -> Result<Spec, KernelError> {
     let spec = all(target, kernel_name, act, dims)?.swap_remove(0);
     match kernel(kernel_name)?.constants.iter().find(|c| !spec.constants.contains_key(*c)) {
         Some(name) => Err(KernelError::Missing { kernel: kernel_name.to_string(), name: name.clone() }),
@@ -166,7 +167,7 @@ fn dims<'a>(tiles: &Tiles, spec: &'a Spec) -> Vec<(&'a str, Const)> {
 
 /// The specialisations for a model's dimensions, by the height of their row tiles; at least one. If `dims` has none of the
 /// numbers that are bound later, these are texts.
-fn all(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)]) -> Result<Vec<Spec>, KernelError> {
+fn all(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)]) -> Result<Vec<Spec>, KernelError> {
     kernel(kernel_name)?;
     let heights = heights_of(kernel_name, tiles(target, kernel_name)?)?;
     (0..heights).map(|height| at(target, kernel_name, act, dims, height)).collect()
@@ -181,7 +182,7 @@ fn heights_of(kernel: &str, tiles: &Tiles) -> Result<usize, KernelError> {
     usize::try_from(value).ok().filter(|value| (1..=most).contains(value)).ok_or_else(refused)
 }
 
-fn at(target: &str, kernel_name: &str, act: Act, dims: &[(&str, Const)], height: usize) -> Result<Spec, KernelError> {
+fn at(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)], height: usize) -> Result<Spec, KernelError> {
     let kernel = kernel(kernel_name)?;
     let tiles = tiles(target, kernel_name)?;
     let mut constants = BTreeMap::new();
@@ -221,14 +222,14 @@ mod tests {
     #[test]
     fn tile_constants_come_from_the_target_and_the_dimensions() {
         let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
-        let spec = specialise("cpu", "linear", Act::Bf16, &dims).unwrap();
+        let spec = specialise("cpu", "linear", Dtype::Bf16, &dims).unwrap();
         assert_eq!(spec.to_string(), "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP0");
     }
 
     #[test]
     fn tiles_of_several_heights_differ_in_nothing_that_sums() {
         let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
-        let first = specialise("cuda-sm90", "linear", Act::Bf16, &dims).unwrap();
+        let first = specialise("cuda-sm90", "linear", Dtype::Bf16, &dims).unwrap();
         let higher = higher("cuda-sm90", &first).unwrap();
         let height = |spec: &Spec| spec.constants["BM"];
         assert_eq!([&first, &higher[0], &higher[1]].map(height), [16, 64, 128].map(Const::Int));
@@ -240,7 +241,7 @@ mod tests {
         }
         let warps = |spec| compile_options("cuda-sm90", spec).unwrap().num_warps;
         assert!(warps(&first) < warps(&higher[1]));
-        let cpu = specialise("cpu", "linear", Act::Bf16, &dims).unwrap();
+        let cpu = specialise("cpu", "linear", Dtype::Bf16, &dims).unwrap();
         assert_eq!(super::higher("cpu", &cpu).unwrap(), []);
         let error = compile_options("cuda-sm90", &cpu).unwrap_err().to_string();
         assert!(error.contains("cuda-sm90") && error.contains("SWAP0"), "{error}");
@@ -251,7 +252,7 @@ mod tests {
         let of = |target, d: i64| {
             let dims = [("KV_HEADS", 2), ("GROUP", 4), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
             let dims = [&dims[..], &crate::window(Some(9)), &scores(1.0, 0.0)].concat();
-            specialise(target, "attend", Act::Bf16, &dims).unwrap()
+            specialise(target, "attend", Dtype::Bf16, &dims).unwrap()
         };
         let attend = |d| of("cuda-sm90", d);
         assert!(!attend(128).to_string().contains("num_"));
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn gpu_targets_have_one_table_and_so_one_text_and_one_proof() {
         let dims = [("K", Const::Int(576)), ("N", Const::Int(960))];
-        let of = |target: &str| specialise(target, "linear", Act::Bf16, &dims).unwrap();
+        let of = |target: &str| specialise(target, "linear", Dtype::Bf16, &dims).unwrap();
         for target in ["cuda-sm80", "cuda-sm86", "cuda-sm89", "cuda-sm100", "cuda-sm120"] {
             assert_eq!(of(target), of("cuda-sm90"));
             let options = |target| compile_options(target, &of(target)).unwrap();
@@ -310,7 +311,7 @@ mod tests {
             let of = |d: i64| {
                 let dims = [("KV_HEADS", 8), ("GROUP", 2), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
                 let dims = [&dims[..], &crate::window(window), &scores(1.0, 0.0)].concat();
-                let spec = |target| specialise(target, "attend", Act::Bf16, &dims).unwrap();
+                let spec = |target| specialise(target, "attend", Dtype::Bf16, &dims).unwrap();
                 assert_eq!(spec(target), spec("cuda-sm90"));
                 compile_options(target, &spec(target)).unwrap().num_stages
             };
@@ -324,7 +325,7 @@ mod tests {
         let dims = [("K", 4096.into()), ("N", 14336.into()), ("ACT", 0.into())];
         let heights = |target: &str, kernel: &str| {
             let dims = &dims[..if kernel == "linear_glu" { 3 } else { 2 }];
-            higher(target, &specialise(target, kernel, Act::Bf16, dims).unwrap()).unwrap().len()
+            higher(target, &specialise(target, kernel, Dtype::Bf16, dims).unwrap()).unwrap().len()
         };
         assert_eq!((heights("cuda-sm90", "linear_glu"), heights("cuda-sm120", "linear_glu")), (2, 1));
         assert_eq!((heights("cuda-sm90", "linear"), heights("cuda-sm120", "linear")), (2, 2));
@@ -345,7 +346,7 @@ mod tests {
                 .map(|(name, value)| (name, Const::Int(value)));
         let part = [&[own, group, d, page], &crate::window(None)[..], &scores(1.0, 0.0)].concat();
         [("attend", &part[..]), ("attend_combine", &[all, own, d])]
-            .map(|(kernel, dims)| specialise(target, kernel, Act::Bf16, dims).unwrap())
+            .map(|(kernel, dims)| specialise(target, kernel, Dtype::Bf16, dims).unwrap())
     }
 
     #[test]
@@ -390,10 +391,10 @@ mod tests {
     fn a_wrong_request_is_refused_by_name() {
         let k = ("K", Const::Int(576));
         let cases = [
-            (specialise("cpu", "linear", Act::Bf16, &[k]), "needs the constant N"),
-            (specialise("cpu", "linear", Act::Bf16, &[k, ("BM", Const::Int(8))]), "no constant BM"),
-            (specialise("tpu", "linear", Act::Bf16, &[k]), "no target `tpu`"),
-            (specialise("cpu", "gemm", Act::Bf16, &[k]), "no kernel `gemm`"),
+            (specialise("cpu", "linear", Dtype::Bf16, &[k]), "needs the constant N"),
+            (specialise("cpu", "linear", Dtype::Bf16, &[k, ("BM", Const::Int(8))]), "no constant BM"),
+            (specialise("tpu", "linear", Dtype::Bf16, &[k]), "no target `tpu`"),
+            (specialise("cpu", "gemm", Dtype::Bf16, &[k]), "no kernel `gemm`"),
         ];
         for (result, part) in cases {
             let error = result.unwrap_err().to_string();

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use vosti_cuda::Image;
-use vosti_kernels::{Act, Spec, ttir_hash};
+use vosti_kernels::{Spec, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{CertificateError, Certificates, Problem, record};
@@ -118,8 +118,6 @@ impl Bundle {
     /// that text too. The error names the kernel and the op.
     pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
         let mut problems: HashMap<String, Problem> = HashMap::new();
-        // The activations' type is the first launch's, and every other launch must agree with it.
-        let mut act: Option<Act> = None;
         for (index, op) in plan.program.ops.iter().enumerate() {
             let binding = plan.bindings.get(op.uses().binding as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
@@ -146,9 +144,8 @@ impl Bundle {
                         let of = proved.at(&spec.constants).map_err(|why| misfit(&kernel, why))?;
                         problems.insert(kernel.clone(), of);
                     }
-                    let act = *act.get_or_insert(launch.spec.act);
                     let (bound, weights) = (&launch.weights, &plan.weights);
-                    let bound = op_contract::Bound { stage: *stage, bound, weights, scratch, act };
+                    let bound = op_contract::Bound { stage: *stage, bound, weights, scratch };
                     op_contract::check(&plan.program, op, &problems[&kernel], &bound)
                         .map_err(|why| misfit(&kernel, why))?;
                     op_contract::grid(&problems[&kernel], spec).map_err(|why| misfit(&kernel, why))?;

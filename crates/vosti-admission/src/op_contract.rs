@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use vosti_core::{Dtype, Op, PAGE, Program, RowSet, Uses};
-use vosti_kernels::{Act, Const, Extent, Role, Scratch, Shape, Spec};
+use vosti_kernels::{Const, Extent, Role, Scratch, Shape, Spec};
 use vosti_model::Weight;
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
@@ -37,6 +37,11 @@ fn shape_of(used: &Uses) -> Shape {
     }
 }
 
+/// The layer whose cache an op reads or writes.
+fn layer(used: &Uses) -> Option<u32> {
+    used.cache_written.or(used.cache_read.map(|read| read.layer))
+}
+
 /// A launch of an op.
 pub struct Bound<'a> {
     /// The shape that the op needs the launch's contract to have.
@@ -47,8 +52,6 @@ pub struct Bound<'a> {
     pub weights: &'a BTreeMap<String, Weight>,
     /// The op's scratches.
     pub scratch: &'a [Scratch],
-    /// The element type of the program's activations and caches.
-    pub act: Act,
 }
 
 /// Refuses a contract that does not promise what the op needs of this launch, or that needs what the op does not give. The
@@ -71,7 +74,7 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     }
     for buffer in &problem.buffers {
         let name = &buffer.name;
-        types(program, &used, buffer, launch.act).map_err(|why| format!("its parameter `{name}` {why}"))?;
+        types(program, &used, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
         let fits =
             role(program, &used, problem, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
         if !fits {
@@ -178,29 +181,24 @@ fn role(program: &Program, used: &Uses, problem: &Problem, buffer: &Buffer, laun
         Role::Scratch(_) if buffer.dims.first() == Some(&Dim::Const(0)) => Ok(true),
         Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
         Role::CacheK | Role::CacheV => {
-            let layer = used.cache_written.or(used.cache_read.map(|read| read.layer));
-            layer.map_or(Ok(false), |layer| cache(program, layer, &buffer.dims))
+            layer(used).map_or(Ok(false), |layer| cache(program, layer, &buffer.dims))
         }
     }
 }
 
-/// Refuses a buffer of another element type than the op gives. A device makes weights in the type that their kernels read, so
-/// a weight may hold FP32 or the activations' type.
-fn types(program: &Program, used: &Uses, buffer: &Buffer, act: Act) -> Result<(), String> {
-    let own = if act == Act::Bf16 { Scalar::Bf16 } else { Scalar::F32 };
-    let of = |list: &[u32], i: usize| {
-        let decl = list.get(i).and_then(|b| program.buffers.get(*b as usize));
-        decl.map(|decl| if decl.dtype == Dtype::F32 { Scalar::F32 } else { own })
-    };
+/// Refuses a buffer of another element type than the op gives. Whatever the op does not give, [`role`] refuses.
+fn types(program: &Program, used: &Uses, buffer: &Buffer, launch: &Bound) -> Result<(), String> {
+    let row = |list: &[u32], i: usize| Some(program.buffers.get(*list.get(i)? as usize)?.dtype);
+    let group = || program.groups.get(program.layers.get(layer(used)? as usize)?.group as usize);
     let given = match buffer.role {
-        Role::In(i) => of(&used.inputs, i),
-        Role::Out(i) => of(&used.outputs, i),
-        Role::CacheK | Role::CacheV => Some(own),
-        Role::Scratch(_) => Some(Scalar::F32),
-        Role::Weight(_) => Some(if buffer.elem == Scalar::F32 { Scalar::F32 } else { own }),
-        _ => Some(Scalar::I32),
+        Role::In(i) => row(&used.inputs, i),
+        Role::Out(i) => row(&used.outputs, i),
+        Role::CacheK | Role::CacheV => group().map(|group| group.dtype),
+        Role::Scratch(_) => Some(Dtype::F32),
+        Role::Weight(_) => launch.bound.get(&buffer.name).and_then(|name| launch.weights.get(name)).map(Weight::dtype),
+        _ => Some(Dtype::I32),
     };
-    match given {
+    match given.map(Scalar::from) {
         Some(given) if given != buffer.elem => Err(format!("holds {}, the op gives {given}", buffer.elem)),
         _ => Ok(()),
     }

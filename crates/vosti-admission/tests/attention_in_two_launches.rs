@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use vosti_admission::{Bundle, launch_pair, op_contract};
 use vosti_core::Op;
-use vosti_kernels::{Act, Binding, Const, Role, Scratch, Shape};
+use vosti_kernels::{Binding, Const, Role, Scratch, Shape};
 use vosti_model::{ModelPlan, Target};
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
@@ -177,8 +177,7 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
     let scratch = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().scratch.clone();
     let none = BTreeMap::new();
-    let bound =
-        |stage| op_contract::Bound { stage, bound: &none, weights: &plan.weights, scratch: &scratch, act: Act::Bf16 };
+    let bound = |stage| op_contract::Bound { stage, bound: &none, weights: &plan.weights, scratch: &scratch };
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
     let (mut part, mut combine) = halves();
     op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();

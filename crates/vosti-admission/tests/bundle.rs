@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use vosti_admission::manifest::{File, Kernel, Manifest, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
-use vosti_core::{Dtype, Op};
-use vosti_kernels::{Const, Scratch, Spec};
-use vosti_model::{ModelPlan, Target};
+use vosti_core::{BufferDecl, Dtype, Op};
+use vosti_kernels::{Const, Scratch, Spec, specialise};
+use vosti_model::{ModelPlan, Recipe, Target};
 use vosti_verify::certificate::Probed;
 use vosti_verify::{Assumption, Certificate, CertificateError};
 
@@ -235,9 +235,17 @@ fn a_kernel_of_other_element_types_is_refused_by_name() {
 #[test]
 fn extents_that_are_not_the_programs_are_refused() {
     type Change = fn(&mut ModelPlan);
-    let changes: [(&str, Change); 10] = [
-        ("the op gives f32", |p| dtype(p, Dtype::Act, Dtype::F32)),
-        ("the op gives bf16", |p| dtype(p, Dtype::F32, Dtype::Act)),
+    fn matrix(plan: &mut ModelPlan) -> &mut Recipe {
+        &mut plan.weights.get_mut("layers.0.output").unwrap().recipe
+    }
+    let changes: [(&str, Change); 12] = [
+        ("`cache_k` holds bf16, the op gives f32", |p| p.program.groups[0].dtype = Dtype::F32),
+        ("`w` holds bf16, the op gives f32", |p| {
+            let Recipe::Matrix { dtype, .. } = matrix(p) else { panic!("it is a matrix") };
+            *dtype = Dtype::F32;
+        }),
+        ("the op gives f32", |p| dtype(p, Dtype::Bf16, Dtype::F32)),
+        ("the op gives bf16", |p| dtype(p, Dtype::F32, Dtype::Bf16)),
         ("proved for tokens below", |p| p.program.vocab += 1),
         ("wide, the op's buffer", |p| p.program.buffers[0].width += 16),
         ("pages of", |p| p.program.groups[0].head_dim *= 2),
@@ -276,6 +284,46 @@ fn a_weight_bound_to_another_parameter_than_it_is_made_for_is_refused() {
             refused(bundle().admit(&plan), &[part, kernel]);
         }
     }
+}
+
+/// Each launch is compared with its own buffers, so a program may hold several types: here logits of FP32 products.
+#[test]
+fn a_program_of_several_element_types_is_admitted() {
+    let mut plan = gemma();
+    let at = |wanted: &str| {
+        let of = |k: u32| plan.bindings[k as usize].launches[0].spec.kernel.as_str();
+        plan.program.ops.iter().rposition(|op| of(op.uses().binding) == wanted).unwrap()
+    };
+    let (norm, logits) = (at("rmsnorm"), at("linear_logits"));
+    for index in [norm, logits] {
+        let Op::Rowwise { k, ins, outs, .. } = &mut plan.program.ops[index] else { panic!("it is row-wise") };
+        let mut binding = plan.bindings[*k as usize].clone();
+        let launch = &mut binding.launches[0];
+        launch.spec = specialise("cpu", &launch.spec.kernel, Dtype::F32, &dims(&launch.spec)).unwrap();
+        if index == norm {
+            let wide = BufferDecl { dtype: Dtype::F32, ..plan.program.buffers[outs[0] as usize] };
+            plan.program.buffers.push(wide);
+            outs[0] = plan.program.buffers.len() as u32 - 1;
+        } else {
+            ins[0] = plan.program.buffers.len() as u32 - 1;
+            let mut head = plan.weights[&launch.weights["w"]].clone();
+            let Recipe::Matrix { dtype, .. } = &mut head.recipe else { panic!("it is a matrix") };
+            *dtype = Dtype::F32;
+            plan.weights.insert("wide head".into(), head);
+            launch.weights.insert("w".into(), "wide head".into());
+        }
+        *k = plan.bindings.len() as u32;
+        plan.bindings.push(binding);
+    }
+    plan.program.kernels = plan.bindings.len() as u32;
+    plan.program.check().unwrap();
+    bundle().admit(&plan).unwrap();
+}
+
+/// The dimensions and numbers of a specialisation, which its kernel's contract names.
+fn dims(spec: &Spec) -> Vec<(&str, Const)> {
+    let numbers = &vosti_kernels::contract(&spec.kernel).unwrap().numbers;
+    numbers.iter().map(|number| (number.name.as_str(), spec.constants[&number.name])).collect()
 }
 
 /// Scratch makes a device launch an op several times, for parts of its rows.

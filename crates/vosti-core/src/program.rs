@@ -18,12 +18,15 @@ pub enum RowSet {
     Selected,
 }
 
-/// Element type of a buffer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Element type of memory. A program, its kernels' contracts and its weights name types by this one; tile IR has more, for
+/// values that no buffer holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Dtype {
-    /// The model's activation type: BF16, or F32 in FP32 test programs.
-    Act,
-    /// Single precision in every program.
+    /// Integers of 32 bits with a sign.
+    I32,
+    /// Floats of 16 bits with the range of [`Dtype::F32`].
+    Bf16,
+    /// Single precision.
     F32,
 }
 
@@ -47,6 +50,8 @@ pub struct GroupDecl {
     pub kv_heads: u32,
     /// Elements of a head.
     pub head_dim: u32,
+    /// Type of an element of keys and values.
+    pub dtype: Dtype,
 }
 
 /// One layer of KV cache.

@@ -88,7 +88,7 @@ impl Draft {
             };
         }
         let ints = image(program, &self.wired.tilings, config.rows_max, config.selected_max)?.len();
-        let rows = self.wired.rows(program, config.rows_max, config.selected_max)?;
+        let rows = self.wired.rows(program, config.rows_max, config.selected_max);
         let scratch = self.wired.scratches(program.context as usize);
         let all = rows.into_iter().chain(scratch).chain([(Scalar::I32, ints)]);
         needs.buffers = all.map(|(elem, len)| (len * elem.bytes()) as u64).sum();

@@ -79,7 +79,7 @@ pub fn wire(
     let image = vosti_wiring::image(program, &wired.tilings, config.rows_max, config.selected_max)?;
     let ints = Buffer::zeroed(&mut arena, Scalar::I32, image.len(), None)?;
     let metadata = Metadata::new(image, ints);
-    let rows = wired.rows(program, config.rows_max, config.selected_max)?;
+    let rows = wired.rows(program, config.rows_max, config.selected_max);
     let rows = rows.into_iter().map(|(elem, len)| Buffer::zeroed(&mut arena, elem, len, None));
     let rows = rows.collect::<std::io::Result<_>>()?;
     let scratch = wired.scratches(program.context as usize).into_iter();

@@ -11,9 +11,9 @@ use vosti_core::{
 use vosti_cpu::isa::Isa;
 use vosti_cpu::storage::exponents;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
-use vosti_kernels::{Act, Binding, Const, Role, Spec, capped, scores, specialise};
+use vosti_kernels::{Binding, Const, Role, Spec, capped, scores, specialise};
 
-struct Random(Act);
+struct Random(Dtype);
 
 impl Weights for Random {
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
@@ -47,7 +47,7 @@ impl Weights for Random {
             values[len - 9] = 1e-30;
         }
         let data = match self.0 {
-            Act::Bf16 if !vector => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
+            Dtype::Bf16 if !vector => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
             _ => TensorData::F32(values),
         };
         Ok(data.part(rows.start * columns..rows.end * columns))
@@ -55,7 +55,7 @@ impl Weights for Random {
 }
 
 /// A small Llama: hidden 64, 4 heads of 16, 2 KV heads, 2 layers, tied embedding.
-fn program(act: Act) -> (Program, Vec<Binding>) {
+fn program(act: Dtype) -> (Program, Vec<Binding>) {
     let spec = |kernel: &str, dims: &[(&str, Const)]| specialise("cpu", kernel, act, dims).unwrap();
     let (i, f) = (Const::Int, Const::Float);
     let heads = [("HEADS", i(4)), ("KV_HEADS", i(2)), ("D", i(16))];
@@ -90,7 +90,7 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
         ("EPS", f(0.0)),
     ];
     let store = spec("store_kv", &store);
-    let buffer = |width, rows| BufferDecl { width, dtype: Dtype::Act, rows };
+    let buffer = |width, rows| BufferDecl { width, dtype: act, rows };
     let widths = [64, 64, 64, 128, 64, 64, 128];
     let mut buffers: Vec<BufferDecl> = widths.iter().map(|w| buffer(*w, RowSet::All)).collect();
     for stream in &mut buffers[..2] {
@@ -140,7 +140,7 @@ fn program(act: Act) -> (Program, Vec<Binding>) {
     ops.push(row(bind(logits, &["embed"], 0), &[7], &[8], RowSet::Selected));
     ops.push(row(bind(spec("argmax", &[("V", i(256))]), &[], 0), &[8], &[11], RowSet::Selected));
     let kernels = bindings.len() as u32;
-    let groups = vec![GroupDecl { window: None, kv_heads: 2, head_dim: 16 }];
+    let groups = vec![GroupDecl { window: None, kv_heads: 2, head_dim: 16, dtype: act }];
     let layers = (0..2).map(|_| LayerDecl { group: 0 }).collect();
     (Program { ops, buffers, groups, layers, logits: 8, vocab: 256, context: 512, kernels }, bindings)
 }
@@ -177,7 +177,7 @@ type Engine = Core<CpuDevice, Keep>;
 
 const STORAGE: [Storage; 2] = [Storage::Expanded, Storage::AsTheyCome];
 
-fn engine(act: Act, change: impl FnOnce(&mut Config)) -> Engine {
+fn engine(act: Dtype, change: impl FnOnce(&mut Config)) -> Engine {
     let (program, bindings) = program(act);
     let mut config = Config::new(160, 8, vec![40], 1);
     change(&mut config);
@@ -246,7 +246,7 @@ fn together(core: &mut Engine) -> Vec<Vec<Vec<u32>>> {
 #[test]
 fn fast_equals_plain_for_any_threads_batch_and_instruction_set() {
     let isas = Isa::tried();
-    for act in [Act::Bf16, Act::F32] {
+    for act in [Dtype::Bf16, Dtype::F32] {
         let want = alone(&mut engine(act, |c| c.mode = Mode::Plain));
         assert!(want.iter().flatten().flatten().all(|x| f32::from_bits(*x).is_finite()));
         assert_ne!(want[0][0], want[1][0]);
@@ -273,7 +273,7 @@ fn steps_of_more_rows_than_scratch_has_room_for_give_the_same_bits() {
         (0..3).for_each(|_| step(core, &rows));
         requests.iter().map(|r| core.request(*r).unwrap().state().clone()).collect::<Vec<_>>()
     };
-    let mut small = engine(Act::Bf16, |_| ());
+    let mut small = engine(Dtype::Bf16, |_| ());
     let want = prompts.map(|(length, seed)| {
         let request = admit(&mut small, length, seed);
         (0..length).step_by(90).for_each(|start| step(&mut small, &[(request, (length - start).min(90))]));
@@ -283,7 +283,7 @@ fn steps_of_more_rows_than_scratch_has_room_for_give_the_same_bits() {
     });
     for (threads, mode) in [(1, Mode::Plain), (1, Mode::Fast), (3, Mode::Fast)] {
         let large = |c: &mut Config| (c.rows_max, c.threads, c.mode, c.poison) = (1_300, threads, mode, Some(9));
-        let mut core = engine(Act::Bf16, large);
+        let mut core = engine(Dtype::Bf16, large);
         let rows = prompts.map(|(length, seed)| (admit(&mut core, length, seed), length));
         step(&mut core, &rows);
         assert!(decode(&mut core, &rows.map(|(request, _)| request)) == want, "{threads} {mode:?}");
@@ -292,7 +292,7 @@ fn steps_of_more_rows_than_scratch_has_room_for_give_the_same_bits() {
 
 #[test]
 fn editing_one_operation_changes_the_output_of_both_modes() {
-    let (_, bindings) = program(Act::Bf16);
+    let (_, bindings) = program(Dtype::Bf16);
     let edits = [
         ("linear_glu", "arith.divf", "arith.mulf"),
         ("attend", "arith.maxnumf %top", "arith.minnumf %top"),
@@ -300,13 +300,13 @@ fn editing_one_operation_changes_the_output_of_both_modes() {
         ("rmsnorm", "math.rsqrt", "math.sqrt"),
         ("linear_add", "arith.addf", "arith.subf"),
     ];
-    let want = alone(&mut engine(Act::Bf16, |_| ()));
+    let want = alone(&mut engine(Dtype::Bf16, |_| ()));
     for (kernel, from, to) in edits {
         let spec = bindings.iter().flat_map(|b| &b.launches).map(|l| &l.spec).find(|s| s.kernel == kernel).unwrap();
         let text = vosti_kernels::ttir(spec).unwrap();
         assert!(text.contains(from), "{kernel}");
         let edited = HashMap::from([(spec.to_string(), text.replacen(from, to, 1))]);
-        let with = |mode| alone(&mut engine(Act::Bf16, |c| (c.mode, c.ttir) = (mode, Some(edited.clone()))));
+        let with = |mode| alone(&mut engine(Dtype::Bf16, |c| (c.mode, c.ttir) = (mode, Some(edited.clone()))));
         let (fast, plain) = (with(Mode::Fast), with(Mode::Plain));
         assert!(fast == plain, "{kernel}");
         assert!(fast != want, "{kernel}");
@@ -315,7 +315,7 @@ fn editing_one_operation_changes_the_output_of_both_modes() {
 
 #[test]
 fn a_tied_weight_is_held_once() {
-    let core = engine(Act::Bf16, |_| ());
+    let core = engine(Dtype::Bf16, |_| ());
     let (weights, _) = core.device().bytes();
     let matrices = 2 * (256 * 64 + 2 * (128 * 64 + 64 * 64 + 256 * 64 + 64 * 128));
     assert!(weights >= matrices && weights < matrices + 64 * 1024, "{weights} for {matrices}");
@@ -323,7 +323,7 @@ fn a_tied_weight_is_held_once() {
 
 #[test]
 fn tables_are_as_long_as_requests_may_be_and_longer_ones_are_refused() {
-    let of = |positions| engine(Act::Bf16, |c| c.positions = positions);
+    let of = |positions| engine(Dtype::Bf16, |c| c.positions = positions);
     let bytes = |positions| of(positions).device().bytes().0;
     assert_eq!(bytes(None) - bytes(Some(140)), 2 * (512 - 140) * 8 * 4);
     assert!(alone(&mut of(Some(140))) == alone(&mut of(None)));
@@ -338,7 +338,7 @@ fn tables_are_as_long_as_requests_may_be_and_longer_ones_are_refused() {
 
 #[test]
 fn weights_in_13_bits_take_less_and_a_panel_without_stays() {
-    let bytes = |isa, storage| engine(Act::Bf16, |c| (c.isa, c.storage) = (Some(isa), storage)).device().bytes().0;
+    let bytes = |isa, storage| engine(Dtype::Bf16, |c| (c.isa, c.storage) = (Some(isa), storage)).device().bytes().0;
     for isa in Isa::tried() {
         let (plain, stored) = STORAGE.map(|storage| bytes(*isa, storage)).into();
         // Matrices, panels of each, and their width: the tied embedding, projections, outputs, perceptrons; of the last,
@@ -358,7 +358,7 @@ struct InBlocks(&'static vosti_kernels::Format);
 
 impl InBlocks {
     fn all(&self, name: &str) -> Option<(Quantised, usize)> {
-        let shape = Random(Act::Bf16).shape(name).unwrap();
+        let shape = Random(Dtype::Bf16).shape(name).unwrap();
         let matrix = !matches!(name.split('.').next(), Some("norm" | "cos" | "sin" | "unread"));
         // Every panel but the last of the embedding, and no panel of one layer's outputs.
         (matrix && name != "out.1" && shape[1].is_multiple_of(self.0.chunk)).then(|| {
@@ -384,15 +384,15 @@ fn quantised(format: &'static vosti_kernels::Format, rows: usize, columns: usize
 
 impl Weights for InBlocks {
     fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
-        Random(Act::Bf16).shape(name)
+        Random(Dtype::Bf16).shape(name)
     }
 
     fn by_position(&self, name: &str) -> bool {
-        Random(Act::Bf16).by_position(name)
+        Random(Dtype::Bf16).by_position(name)
     }
 
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
-        let Some((all, _)) = self.all(name) else { return Random(Act::Bf16).rows(name, rows) };
+        let Some((all, _)) = self.all(name) else { return Random(Dtype::Bf16).rows(name, rows) };
         let value = |i: usize| {
             let half =
                 |bits: u16| f32::from_bits((u32::from(bits >> 10 & 31) + 112) << 23 | u32::from(bits & 0x3ff) << 13);
@@ -427,7 +427,7 @@ fn weights_kept_in_blocks_give_the_bits_of_their_expansion() {
     let isas = Isa::tried();
     for format in vosti_kernels::quantised::FORMATS.iter().filter(|format| !format.two_levels()) {
         let engine = |isa, mode, storage, threads| {
-            let (program, bindings) = program(Act::Bf16);
+            let (program, bindings) = program(Dtype::Bf16);
             let mut config = Config::new(160, 8, vec![40], threads);
             (config.isa, config.mode, config.storage, config.poison) = (Some(isa), mode, storage, Some(3));
             let device = CpuDevice::new(&program, &bindings, &InBlocks(format), config).unwrap();
@@ -452,7 +452,7 @@ fn what_weights_will_take_is_known_before_they_are_read() {
     let isas = Isa::tried();
     for format in vosti_kernels::quantised::FORMATS.iter().filter(|format| !format.two_levels()) {
         for (isa, storage) in isas.iter().flat_map(|isa| [(isa, Storage::AsTheyCome), (isa, Storage::Expanded)]) {
-            let (program, bindings) = program(Act::Bf16);
+            let (program, bindings) = program(Dtype::Bf16);
             let mut config = Config::new(160, 8, vec![40], 1);
             (config.isa, config.storage) = (Some(*isa), storage);
             let needs = CpuDevice::needs(&program, &bindings, &InBlocks(format), &config).unwrap();
@@ -472,9 +472,9 @@ fn what_weights_will_take_is_known_before_they_are_read() {
 #[test]
 fn a_program_without_best_tokens_is_refused() {
     let refused = |change: fn(&mut Program)| {
-        let (mut program, bindings) = program(Act::Bf16);
+        let (mut program, bindings) = program(Dtype::Bf16);
         change(&mut program);
-        let device = CpuDevice::new(&program, &bindings, &Random(Act::Bf16), Config::new(8, 8, vec![1], 1));
+        let device = CpuDevice::new(&program, &bindings, &Random(Dtype::Bf16), Config::new(8, 8, vec![1], 1));
         let error = device.map(drop).unwrap_err().to_string();
         assert!(error.contains("by one op that reads nothing else and writes one number"), "{error}");
     };

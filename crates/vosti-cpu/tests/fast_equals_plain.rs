@@ -11,7 +11,7 @@ use vosti_cpu::layout::Layout;
 use vosti_cpu::micro;
 use vosti_cpu::storage::{Form, Packed, Writer, blocks, exponents};
 use vosti_kernels::quantised::FORMATS;
-use vosti_kernels::{Act, Const, Format, Quantised, Role, capped, specialise};
+use vosti_kernels::{Const, Dtype, Format, Quantised, Role, capped, specialise};
 use vosti_tile::interp::Buffer;
 
 #[test]
@@ -83,7 +83,7 @@ fn plans_have_the_interpreters_bits() {
 }
 
 /// Matrix products of every kind whose rows have K elements and that have N columns.
-fn products(act: Act, k: i64, n: i64) -> Vec<String> {
+fn products(act: Dtype, k: i64, n: i64) -> Vec<String> {
     let dims = [("K", Const::Int(k)), ("N", Const::Int(n))];
     let with = |more: &[(&'static str, Const)]| [&dims[..], more].concat();
     let all = [
@@ -99,7 +99,7 @@ fn products(act: Act, k: i64, n: i64) -> Vec<String> {
 fn matrices_with_ragged_rows_and_columns_have_the_interpreters_bits() {
     Isa::tried();
     let mut failures = Vec::new();
-    for act in [Act::Bf16, Act::F32] {
+    for act in [Dtype::Bf16, Dtype::F32] {
         for k in [1, 2, 3, 63, 64, 66, 131] {
             for n in [1, 63, 64, 65, 130] {
                 products(act, k, n).iter().for_each(|stem| failures.extend(differences(stem)));
@@ -112,7 +112,7 @@ fn matrices_with_ragged_rows_and_columns_have_the_interpreters_bits() {
 #[test]
 fn a_sum_that_underflows_has_the_interpreters_sign_whatever_the_rows_length() {
     let (isas, mut negative, mut positive) = (Isa::tried(), 0, 0);
-    for (k, act) in [1, 2, 3, 30, 63, 64, 65, 128].into_iter().flat_map(|k| [(k, Act::Bf16), (k, Act::F32)]) {
+    for (k, act) in [1, 2, 3, 30, 63, 64, 65, 128].into_iter().flat_map(|k| [(k, Dtype::Bf16), (k, Dtype::F32)]) {
         let mut case = case(&products(act, k, 70)[0], 3, 5);
         for (param, buffer) in case.contract.params.iter().zip(&mut case.buffers) {
             let value: f32 = match param.role {
@@ -197,7 +197,7 @@ fn ragged_weights_in_forms_of_their_own_have_the_interpreters_bits() {
     for format in &FORMATS {
         // One chunk and a half of a tile where a format allows it.
         let k = if format.chunk == 32 { 96 } else { format.chunk };
-        for (stem, rows) in products(Act::Bf16, k as i64, 70).iter().zip([70, 70, 140, 70]) {
+        for (stem, rows) in products(Dtype::Bf16, k as i64, 70).iter().zip([70, 70, 140, 70]) {
             let panel = |rows: Range<usize>| Packed::blocks(&quantised_rows(format, k, rows));
             let one = |row: usize| panel(row..row + 1).bytes;
             // SAFETY: a panel has its first row.
@@ -212,7 +212,7 @@ fn ragged_weights_in_forms_of_their_own_have_the_interpreters_bits() {
         }
     }
     for k in [1, 7, 64, 131] {
-        for (stem, rows) in products(Act::Bf16, k as i64, 70).iter().zip([70, 70, 140, 70]) {
+        for (stem, rows) in products(Dtype::Bf16, k as i64, 70).iter().zip([70, 70, 140, 70]) {
             let data: Vec<u16> = (0..rows * k).map(|_| 0x3c00 + rng.below(0x300) as u16).collect();
             compare_stored(stem, &[1, 3, 67], &data, k, |rows, isa| {
                 let order = Layout::RowPanels { row_len: k, pair: 2, cut: 0 };

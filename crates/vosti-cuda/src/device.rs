@@ -126,7 +126,7 @@ impl Fixed {
         let bytes = |list: Vec<(vosti_tile::Scalar, usize)>| -> Vec<u64> {
             list.into_iter().map(|(elem, len)| (len * elem.bytes()) as u64).collect()
         };
-        let rows = bytes(wiring.rows(program, config.rows_max, config.selected_max)?);
+        let rows = bytes(wiring.rows(program, config.rows_max, config.selected_max));
         let context = program.context as usize;
         let handed = bytes(wiring.scratches(context));
         Ok(Fixed { rows, handed, scratch: scratch(wiring, config, context)?, metadata })

@@ -21,7 +21,7 @@ const WIDTH: usize = 4;
 
 /// Two layers in two cache groups. The device ignores the ops; the core checks them.
 fn program() -> Program {
-    let all = BufferDecl { width: 64, dtype: Dtype::Act, rows: RowSet::All };
+    let all = BufferDecl { width: 64, dtype: Dtype::Bf16, rows: RowSet::All };
     let ops = vec![
         Op::Embed { k: 0, out: 0 },
         Op::StoreKv { k: 1, ins: vec![0], layer: 0 },
@@ -31,7 +31,7 @@ fn program() -> Program {
         Op::Rowwise { k: 5, ins: vec![2], outs: vec![3], rows: RowSet::Selected },
     ];
     let logits = BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected };
-    let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 64 };
+    let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 64, dtype: Dtype::Bf16 };
     Program {
         ops,
         buffers: vec![all, all, all, logits],

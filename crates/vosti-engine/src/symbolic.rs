@@ -84,7 +84,7 @@ pub(crate) fn visible(window: Option<u32>, position: usize) -> std::ops::RangeIn
 /// also attends to the first layer's cache.
 pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32) -> Program {
     let buffer = |width, dtype, rows| BufferDecl { width, dtype, rows };
-    let all = || buffer(1, Dtype::Act, RowSet::All);
+    let all = || buffer(1, Dtype::Bf16, RowSet::All);
     let mut buffers = vec![all()];
     let mut ops = vec![Op::Embed { k: 0, out: 0 }];
     let mut k = 0;
@@ -106,7 +106,7 @@ pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32
     let logits = buffers.len() as u32;
     buffers.push(buffer(vocab, Dtype::F32, RowSet::Selected));
     ops.push(Op::Rowwise { k: k + 2, ins: vec![x, shared], outs: vec![logits], rows: RowSet::Selected });
-    let groups = windows.iter().map(|w| GroupDecl { window: *w, kv_heads: 1, head_dim: 1 });
+    let groups = windows.iter().map(|w| GroupDecl { window: *w, kv_heads: 1, head_dim: 1, dtype: Dtype::Bf16 });
     Program {
         ops,
         buffers,

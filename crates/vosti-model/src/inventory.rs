@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use vosti_kernels::{Act, CPU, Spec};
+use vosti_kernels::{CPU, Dtype, Spec};
 
 use crate::decoder::Decoder;
 use crate::error::{ModelError, Result};
@@ -65,18 +65,18 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
         let (decoder, largest) = read(name, text)?;
         for room in ROOMS.into_iter().filter(|room| *room <= largest) {
             for group in GROUPS {
-                texts.extend(needed(&with_heads(&decoder, room, group), target, Act::Bf16)?);
+                texts.extend(needed(&with_heads(&decoder, room, group), target, Dtype::Bf16)?);
             }
         }
     }
     let (name, text) = TINY[0];
     for stretches in STRETCHES {
         let decoder = Decoder { vocab: stretches * LIST_PART, ..read(name, text)?.0 };
-        texts.extend(needed(&decoder, target, Act::Bf16)?);
+        texts.extend(needed(&decoder, target, Dtype::Bf16)?);
     }
     if target == CPU {
         for (name, text) in TINY.iter().chain(FETCHED) {
-            texts.extend(needed(&read(name, text)?.0, target, Act::F32)?);
+            texts.extend(needed(&read(name, text)?.0, target, Dtype::F32)?);
         }
     }
     Ok(texts)
@@ -102,7 +102,7 @@ fn with_heads(decoder: &Decoder, head_dim: u32, group: u32) -> Decoder {
     changed
 }
 
-fn needed(decoder: &Decoder, target: &str, act: Act) -> Result<impl Iterator<Item = Spec>> {
+fn needed(decoder: &Decoder, target: &str, act: Dtype) -> Result<impl Iterator<Item = Spec>> {
     let plan = plan(decoder, &Target::named(target).with_act(act).with_lists(), Some(1))?;
     Ok(specs(&plan).into_iter().map(|spec| spec.text()))
 }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_target_has_at_most_sixty_texts() {
         for target in vosti_kernels::targets() {
-            let texts = inventory(target).unwrap().into_iter().filter(|text| text.act == Act::Bf16).count();
+            let texts = inventory(target).unwrap().into_iter().filter(|text| text.act == Dtype::Bf16).count();
             assert!((40..=60).contains(&texts), "{target}: {texts}");
         }
     }

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use vosti_kernels::Act;
-
 use crate::chat::ChatTemplate;
 use crate::decoder::Decoder;
 use crate::defaults::GenerationConfig;
@@ -90,8 +88,8 @@ impl Model {
     }
 
     /// The weights of one of this model's plans.
-    pub fn weights<'a>(&'a self, plan: &'a ModelPlan, act: Act) -> Weights<'a> {
-        Weights::new(&self.files, plan, act)
+    pub fn weights<'a>(&'a self, plan: &'a ModelPlan) -> Weights<'a> {
+        Weights::new(&self.files, plan)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A recipe names tensors and the operations on them. It holds no tensor. Read next: `weights.rs`, which makes the weights.
 
+use vosti_core::Dtype;
+
 use crate::decoder::Rope;
 
 /// A weight of a plan: what it is for, and how it is made.
@@ -19,17 +21,27 @@ impl Weight {
     pub fn shape(&self) -> Vec<usize> {
         self.recipe.shape()
     }
+
+    /// The element type that it is made in.
+    pub fn dtype(&self) -> Dtype {
+        match self.recipe {
+            Recipe::Matrix { dtype, .. } => dtype,
+            _ => Dtype::F32,
+        }
+    }
 }
 
 /// How one weight is made from the model's tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recipe {
-    /// A matrix `[sum of rows, columns]` in the activation type: tensors stacked by rows.
+    /// A matrix `[sum of rows, columns]`: tensors stacked by rows.
     Matrix {
         /// The tensors, first rows first.
         parts: Vec<MatrixPart>,
         /// Width of every part.
         columns: usize,
+        /// Element type: BF16 or FP32.
+        dtype: Dtype,
     },
     /// A vector in f32: `(parts + offset) / divisor`, element by element.
     Vector {
@@ -67,7 +79,7 @@ impl Recipe {
     /// The weight's axes, slowest first.
     pub fn shape(&self) -> Vec<usize> {
         match self {
-            Recipe::Matrix { parts, columns } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
+            Recipe::Matrix { parts, columns, .. } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
             Recipe::Vector { parts, .. } => vec![parts.iter().map(|part| part.rows).sum()],
             Recipe::Repeat { length, .. } | Recipe::Unread { length } => vec![*length],
             Recipe::Rope { rope, positions, .. } => vec![*positions, rope.head_dim as usize / 2],

@@ -1,10 +1,10 @@
 //! Makes a kernel's specialisation from a model's dimensions. No other module does.
 
-use vosti_kernels::{Act, Const, Spec};
+use vosti_kernels::{Const, Dtype, Spec};
 
 use crate::error::{ModelError, Result};
 
 /// The specialisation of `kernel` for a target, given the model's dimensions.
-pub(crate) fn specialise(target: &str, kernel: &str, act: Act, dims: &[(&str, Const)]) -> Result<Spec> {
+pub(crate) fn specialise(target: &str, kernel: &str, act: Dtype, dims: &[(&str, Const)]) -> Result<Spec> {
     vosti_kernels::specialise(target, kernel, act, dims).map_err(ModelError::from)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vosti_kernels::{Act, Format, Quantised, TensorData};
+use vosti_kernels::{Dtype, Format, Quantised, TensorData};
 
 use crate::decoder::Rope;
 use crate::error::{ModelError, Result};
@@ -60,13 +60,12 @@ pub trait WeightSource {
 pub struct Weights<'a> {
     files: &'a TensorFiles,
     weights: &'a BTreeMap<String, Weight>,
-    act: Act,
 }
 
 impl<'a> Weights<'a> {
-    /// The weights of `plan` from `files`. `act` is the plan's type of activations.
-    pub fn new(files: &'a TensorFiles, plan: &'a ModelPlan, act: Act) -> Self {
-        Self { files, weights: &plan.weights, act }
+    /// The weights of `plan` from `files`.
+    pub fn new(files: &'a TensorFiles, plan: &'a ModelPlan) -> Self {
+        Self { files, weights: &plan.weights }
     }
 
     fn recipe(&self, name: &str) -> Result<&Recipe> {
@@ -74,11 +73,12 @@ impl<'a> Weights<'a> {
         Ok(&weight.recipe)
     }
 
-    fn matrix(&self, parts: &[MatrixPart], columns: usize, rows: Range<usize>) -> Result<TensorData> {
+    /// Rows of a matrix, in BF16 or in FP32.
+    fn matrix(&self, parts: &[MatrixPart], columns: usize, dtype: Dtype, rows: Range<usize>) -> Result<TensorData> {
         let elements = rows.len() * columns;
-        let mut data = match self.act {
-            Act::Bf16 => TensorData::Bf16(Vec::with_capacity(elements)),
-            Act::F32 => TensorData::F32(Vec::with_capacity(elements)),
+        let mut data = match dtype {
+            Dtype::Bf16 => TensorData::Bf16(Vec::with_capacity(elements)),
+            _ => TensorData::F32(Vec::with_capacity(elements)),
         };
         self.each_part(parts, columns, rows, |part, matrix, rows| {
             append_rows(matrix, part, columns, rows, &mut data);
@@ -187,7 +187,7 @@ impl WeightSource for Weights<'_> {
 
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData> {
         Ok(match self.recipe(name)? {
-            Recipe::Matrix { parts, columns } => self.matrix(parts, *columns, rows)?,
+            Recipe::Matrix { parts, columns, dtype } => self.matrix(parts, *columns, *dtype, rows)?,
             Recipe::Vector { parts, offset, divisor } => {
                 let values = self.vector(parts)?;
                 TensorData::F32(values[rows].iter().map(|v| (v + offset) / divisor).collect())
@@ -200,14 +200,14 @@ impl WeightSource for Weights<'_> {
 
     fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool> {
         match self.recipe(name)? {
-            Recipe::Matrix { parts, columns } if self.act == Act::Bf16 => self.blocks(parts, *columns, rows, room),
+            Recipe::Matrix { parts, columns, dtype: Dtype::Bf16 } => self.blocks(parts, *columns, rows, room),
             _ => Ok(false),
         }
     }
 
     fn format(&self, name: &str, rows: Range<usize>) -> Result<Option<&'static Format>> {
         match self.recipe(name)? {
-            Recipe::Matrix { parts, .. } if self.act == Act::Bf16 => self.format_of(parts, rows),
+            Recipe::Matrix { parts, dtype: Dtype::Bf16, .. } => self.format_of(parts, rows),
             _ => Ok(None),
         }
     }

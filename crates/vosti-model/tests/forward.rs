@@ -8,7 +8,7 @@ use std::path::Path;
 
 use safetensors::SafeTensors;
 use vosti_core::Op;
-use vosti_kernels::{Act, Const, Launch};
+use vosti_kernels::{Const, Dtype, Launch};
 use vosti_model::{ModelPlan, Target, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 /// One sequence, from position 0, all rows selected.
@@ -245,7 +245,7 @@ fn check(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
     let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
     let decoder = families::from_config("config.json", &config).unwrap();
-    let plan = plan(&decoder, &Target::named("cpu").with_act(Act::F32).with_lists(), None).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_act(Dtype::F32).with_lists(), None).unwrap();
     let files = TensorFiles::open_folder(&folder).unwrap();
     let golden = std::fs::read(folder.join("golden.safetensors")).unwrap();
     let golden = SafeTensors::deserialize(&golden).unwrap();
@@ -254,7 +254,7 @@ fn check(name: &str) {
         tensor.data().chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     };
     let expected: Vec<f32> = words("logits_f32").into_iter().map(f32::from_bits).collect();
-    let mut evaluator = Evaluator::new(&plan, &Weights::new(&files, &plan, Act::F32), words("tokens"));
+    let mut evaluator = Evaluator::new(&plan, &Weights::new(&files, &plan), words("tokens"));
     evaluator.run();
     let got = &evaluator.buffers[plan.program.logits as usize];
     assert_eq!(got.len(), expected.len());

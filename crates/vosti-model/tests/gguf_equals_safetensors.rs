@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use vosti_kernels::Act;
+use vosti_kernels::Dtype;
 use vosti_model::{Target, Tensor, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 /// A GGUF file being written: values, then tensors.
@@ -328,12 +328,12 @@ fn check(name: &str) {
     std::fs::write(&path, write(&folder, &config)).unwrap();
     let gguf = TensorFiles::open_gguf(&path).unwrap();
     let folder = TensorFiles::open_folder(&folder).unwrap();
-    let target = Target::named("cpu").with_act(Act::F32);
+    let target = Target::named("cpu").with_act(Dtype::F32);
     let theirs = plan(&families::from_gguf(gguf.metadata().unwrap()).unwrap(), &target, None).unwrap();
     let ours = plan(&families::from_config("config.json", &config).unwrap(), &target, None).unwrap();
     assert_eq!(theirs.program, ours.program);
     assert_eq!(theirs.bindings, ours.bindings);
-    let (x, y) = (Weights::new(&gguf, &theirs, Act::F32), Weights::new(&folder, &ours, Act::F32));
+    let (x, y) = (Weights::new(&gguf, &theirs), Weights::new(&folder, &ours));
     for name in ours.weights.keys() {
         assert_close(name, x.load(name).unwrap(), y.load(name).unwrap());
     }

@@ -7,7 +7,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::path::Path;
 
-use vosti_kernels::{Act, Quantised};
+use vosti_kernels::Quantised;
 use vosti_model::dequantise::GgmlType;
 use vosti_model::gguf::Metadata;
 use vosti_model::{ModelError, Target, TensorFiles, Tokenizer, WeightSource, Weights, families, plan};
@@ -140,7 +140,7 @@ fn a_folder_whose_files_do_not_belong_together_is_refused() {
     let config = serde_json::from_str(include_str!("tiny/llama/config.json")).unwrap();
     let decoder = families::from_config("config.json", &config).unwrap();
     let plan = plan(&decoder, &Target::named("cpu"), None).unwrap();
-    let error = Weights::new(&files, &plan, Act::Bf16).load("layers.0.qkv").unwrap_err();
+    let error = Weights::new(&files, &plan).load("layers.0.qkv").unwrap_err();
     assert!(matches!(error, ModelError::TensorShape { .. }), "{error}");
 }
 
@@ -368,7 +368,7 @@ fn a_scale_that_is_no_finite_number_is_refused_by_tensor_and_block_on_every_path
             let files = TensorFiles::open_gguf(&path).unwrap();
             let decoder = families::from_gguf(files.metadata().unwrap()).unwrap();
             let plan = plan(&decoder, &Target::named("cpu"), None).unwrap();
-            let weights = Weights::new(&files, &plan, Act::Bf16);
+            let weights = Weights::new(&files, &plan);
             let expanded = weights.rows("embed", 1..3).map(drop);
             let mut room = Quantised::default();
             let kept = weights.quantised("embed", 1..3, &mut room).map(|blocks| !blocks || room.format == format);

@@ -4,7 +4,6 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use vosti_kernels::Act;
 use vosti_model::{Target, TensorFiles, WeightSource, Weights, families, plan};
 
 /// The number of pages of some bytes that count as this process's memory: bit 63 of an entry of the page map says that a page
@@ -25,7 +24,7 @@ fn pages_of_a_weight_are_given_back_when_its_rows_were_read() {
     let files = TensorFiles::open_folder(&tiny).unwrap();
     let config = serde_json::from_slice(&std::fs::read(tiny.join("config.json")).unwrap()).unwrap();
     let plan = plan(&families::from_config("config.json", &config).unwrap(), &Target::named("cpu"), None).unwrap();
-    let weights = Weights::new(&files, &plan, Act::Bf16);
+    let weights = Weights::new(&files, &plan);
     let stored = files.tensor("embed_tokens.weight").unwrap().bytes;
     let sum: u64 = stored.iter().map(|byte| u64::from(*byte)).sum();
     assert!(sum > 0 && resident(stored) > 0, "what was read without a weight stays");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vosti_kernels::{Act, Scratch};
+use vosti_kernels::{Dtype, Scratch};
 use vosti_model::{Target, TensorFiles, WeightSource, Weights, check_kernels, families, plan};
 
 #[test]
@@ -107,7 +107,7 @@ fn keys_are_split_in_layers_without_a_window_whatever_the_context_is() {
 fn layers_that_share_a_cache_store_nothing() {
     let text = include_str!("tiny/gemma4-shared/config.json");
     let decoder = families::from_config("gemma4-shared", &serde_json::from_str(text).unwrap()).unwrap();
-    let plan = plan(&decoder, &Target::named("cpu").with_act(Act::F32).with_lists(), None).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_act(Dtype::F32).with_lists(), None).unwrap();
     let stores = plan.program.ops.iter().filter(|op| matches!(op, vosti_core::Op::StoreKv { .. })).count();
     let attends: Vec<u32> = plan
         .program
@@ -129,9 +129,9 @@ fn every_weight_of_every_tiny_model_loads_in_the_shape_its_recipe_says() {
         let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
         let decoder = families::from_config("config.json", &config).unwrap();
         let files = TensorFiles::open_folder(&folder).unwrap();
-        for act in [Act::Bf16, Act::F32] {
+        for act in [Dtype::Bf16, Dtype::F32] {
             let plan = plan(&decoder, &Target::named("cpu").with_act(act).with_lists(), None).unwrap();
-            let weights = Weights::new(&files, &plan, act);
+            let weights = Weights::new(&files, &plan);
             for name in plan.weights.keys() {
                 let tensor = weights.load(name).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
                 assert!(tensor.shape.iter().product::<usize>() > 0, "{name}");

@@ -6,7 +6,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use vosti_kernels::{Act, Quantised};
+use vosti_kernels::Quantised;
 use vosti_model::{ModelPlan, Recipe, Target, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 /// Each folder, and the blocks that its matrices may be kept in.
@@ -86,10 +86,10 @@ fn weights_with_scales_beside_them_are_what_numpy_reads_of_the_same_files() {
     let Some(made) = Made::new("scaled") else { return };
     for (name, format) in FOLDERS {
         let (plan, files) = made.open(name);
-        let weights = Weights::new(&files, &plan, Act::Bf16);
+        let weights = Weights::new(&files, &plan);
         let (mut kept, mut matrices) = (0, 0);
         for (weight, recipe) in &plan.weights {
-            let Recipe::Matrix { parts, columns } = &recipe.recipe else { continue };
+            let Recipe::Matrix { parts, columns, .. } = &recipe.recipe else { continue };
             let all = parts.iter().flat_map(|part| {
                 let whole = made.expected(name, &part.tensor);
                 let row = move |row| whole[part.stored(row) * columns..][..*columns].to_vec();
@@ -127,7 +127,7 @@ fn refused(made: &Made, name: &str, change: impl Fn(&mut Vec<u8>)) -> String {
     assert!(changed != whole);
     std::fs::write(&file, changed).unwrap();
     let (plan, files) = made.open(name);
-    let weights = Weights::new(&files, &plan, Act::Bf16);
+    let weights = Weights::new(&files, &plan);
     let error = plan.weights.keys().find_map(|weight| weights.load(weight).err());
     std::fs::write(&file, whole).unwrap();
     error.unwrap_or_else(|| panic!("{name} is accepted")).to_string()
@@ -213,7 +213,7 @@ fn damaged_tensors_with_scales_give_errors_and_never_panic() {
             std::fs::write(&file, bytes).unwrap();
             let Ok(files) = TensorFiles::open_folder(file.parent().unwrap()) else { continue };
             let files = files.stored_by(method);
-            let weights = Weights::new(&files, &plan, Act::Bf16);
+            let weights = Weights::new(&files, &plan);
             opened += 1;
             for (name, weight) in &plan.weights {
                 let _ = weights.quantised(name, 0..weight.shape()[0], &mut Quantised::default());

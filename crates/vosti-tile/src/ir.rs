@@ -41,6 +41,17 @@ impl Scalar {
     }
 }
 
+impl From<vosti_core::Dtype> for Scalar {
+    /// A type of memory is a type of values.
+    fn from(dtype: vosti_core::Dtype) -> Scalar {
+        match dtype {
+            vosti_core::Dtype::I32 => Scalar::I32,
+            vosti_core::Dtype::Bf16 => Scalar::Bf16,
+            vosti_core::Dtype::F32 => Scalar::F32,
+        }
+    }
+}
+
 /// Extents of a tile, outermost axis first; empty for a scalar. Row-major element order throughout.
 pub type Shape = Vec<usize>;
 

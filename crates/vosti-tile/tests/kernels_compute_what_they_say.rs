@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Launch, Random, Sequences, head, heads, int, launch, some_of_each};
-use vosti_kernels::{Act, Const, Role, Spec};
+use vosti_kernels::{Const, Dtype, Role, Spec};
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
 const BATCH: &Sequences = &[(3, 61), (1, 200), (67, 0)];
@@ -55,7 +55,7 @@ fn small_enough(spec: &Spec) -> bool {
 #[track_caller]
 fn close(spec: &Spec, got: &[f64], wanted: &[f64]) {
     assert_eq!(got.len(), wanted.len(), "{spec}");
-    let tolerance = if spec.act == Act::Bf16 { 2e-2 } else { 2e-5 };
+    let tolerance = if spec.act == Dtype::Bf16 { 2e-2 } else { 2e-5 };
     for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
         assert!((g - w).abs() <= tolerance * (1.0 + w.abs()), "{spec}: element {i} is {g}, should be {w}");
     }
@@ -402,8 +402,8 @@ fn store_kv_writes_its_slots_with_finite_numbers_and_nothing_else() {
         let [k_first, v_first] = ["K_FIRST", "V_FIRST"].map(|n| int(&spec, n));
         // The third row has an infinite value and a key of NaN.
         let cell = |first| (2 * packed + first) * d;
-        l.buffers[qkv].set_bits(cell(v_first), if spec.act == Act::Bf16 { 0x7f80 } else { 0x7f80_0000 });
-        l.buffers[qkv].set_bits(cell(k_first), if spec.act == Act::Bf16 { 0x7fc0 } else { 0x7fc0_0000 });
+        l.buffers[qkv].set_bits(cell(v_first), if spec.act == Dtype::Bf16 { 0x7f80 } else { 0x7f80_0000 });
+        l.buffers[qkv].set_bits(cell(k_first), if spec.act == Dtype::Bf16 { 0x7fc0 } else { 0x7fc0_0000 });
         let (mut keys, mut values) = (wide(&l, Role::CacheK), wide(&l, Role::CacheV));
         for (row, slot) in ints(&l, Role::Slots).into_iter().enumerate() {
             for head in 0..heads {

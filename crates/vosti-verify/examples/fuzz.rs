@@ -101,7 +101,7 @@ fn bases(folder: Option<PathBuf>) -> Vec<Base> {
                 continue;
             }
             let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
-            let statement = Statement { text, act: vosti_kernels::Act::Bf16 };
+            let statement = Statement { text, act: vosti_kernels::Dtype::Bf16 };
             bases.push(Base { name: case.name, ttir: case.ttir, statement, problem: case.problem.ok() });
         }
     }

@@ -8,7 +8,7 @@ use crate::problem::{Problem, ProblemError, Statement};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
-use vosti_kernels::{Act, contract};
+use vosti_kernels::{Dtype, contract};
 
 /// The function of a file that `filetests/make.py` lowers.
 const FUNCTION: &str = "kernel";
@@ -92,7 +92,7 @@ fn problem(name: &str, source: &str, ttir: &str) -> Result<Problem, ProblemError
         )));
     }
     // `filetests/make.py` makes every case with BF16 activations.
-    let problem = Problem::of_written(name, ttir, written, Statement { text, act: Act::Bf16 })?;
+    let problem = Problem::of_written(name, ttir, written, Statement { text, act: Dtype::Bf16 })?;
     match problem.kernel.name == FUNCTION {
         true => Ok(problem),
         false => Err(bad(format!("the TTIR is of `{}`, not of `{FUNCTION}`", problem.kernel.name))),

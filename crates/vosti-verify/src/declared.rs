@@ -7,21 +7,12 @@ use crate::dimension::{self, Scaled};
 use crate::problem::{Axis, Buffer, Dim, ProblemError, limit};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use vosti_kernels::{Act, Const, Elem, Number, Role, Shape};
+use vosti_kernels::{Const, Dtype, Number, Role, Shape};
 use vosti_tile::Scalar;
-
-/// The element type that a contract's words stand for.
-fn scalar(elem: Elem, act: Act) -> Scalar {
-    match (elem, act) {
-        (Elem::I32, _) => Scalar::I32,
-        (Elem::F32, _) | (Elem::Act, Act::F32) => Scalar::F32,
-        (Elem::Act, Act::Bf16) => Scalar::Bf16,
-    }
-}
 
 pub(crate) struct Maker<'a> {
     pub name: &'a str,
-    pub act: Act,
+    pub act: Dtype,
     /// Without those that only shape the text.
     pub constants: &'a BTreeMap<String, Const>,
     pub numbers: &'a [Number],
@@ -172,7 +163,7 @@ impl Maker<'_> {
 
     pub fn buffer(&self, shape: Shape, p: &vosti_kernels::Param, found: Scalar) -> Result<Buffer, ProblemError> {
         self.at(format!("the extents of `{}`", p.name));
-        let wanted = scalar(p.elem, self.act);
+        let wanted = Scalar::from(p.elem(self.act));
         if wanted != found {
             return Err(ProblemError::Type { kernel: self.name.to_string(), param: p.name.clone(), found, wanted });
         }

@@ -7,7 +7,7 @@ use crate::problem::Statement;
 use crate::replay::Random;
 use std::collections::BTreeSet;
 use toml::{Table, Value};
-use vosti_kernels::Act;
+use vosti_kernels::{Dtype, dtype};
 
 /// A changed contract.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ const AXES: [&str; 11] = [
 pub fn contracts(statement: &Statement) -> Vec<ContractMutant> {
     let Ok(table) = statement.text.parse::<Table>() else { return vec![] };
     let mut list = List { base: statement, table: &table, seen: BTreeSet::new(), out: vec![] };
-    list.seen.insert((table.to_string(), statement.act == Act::F32));
+    list.seen.insert((table.to_string(), statement.act == Dtype::F32));
     SHAPES
         .iter()
         .for_each(|shape| list.with(format!("shape {shape}"), |t| _ = t.insert("shape".into(), (*shape).into())));
@@ -88,9 +88,12 @@ pub fn contracts(statement: &Statement) -> Vec<ContractMutant> {
     list.conditions();
     list.constants();
     list.extents();
-    let other = if statement.act == Act::F32 { Act::Bf16 } else { Act::F32 };
+    let other = if statement.act == Dtype::F32 { Dtype::Bf16 } else { Dtype::F32 };
     let text = table.to_string();
-    list.out.push(ContractMutant { what: format!("activations {other}"), statement: Statement { text, act: other } });
+    list.out.push(ContractMutant {
+        what: format!("activations {}", dtype::name(other)),
+        statement: Statement { text, act: other },
+    });
     list.out
 }
 
@@ -115,7 +118,7 @@ impl List<'_> {
         let mut table = self.table.clone();
         change(&mut table);
         let (text, act) = (table.to_string(), self.base.act);
-        if self.seen.insert((text.clone(), act == Act::F32)) {
+        if self.seen.insert((text.clone(), act == Dtype::F32)) {
             self.out.push(ContractMutant { what, statement: Statement { text, act } });
         }
     }

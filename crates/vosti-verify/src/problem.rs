@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 use vosti_kernels::contract::WINDOWED;
-use vosti_kernels::{Act, Const, Contract, Number, Role, Shape};
+use vosti_kernels::{Const, Contract, Dtype, Number, Role, Shape};
 use vosti_tile::{Kernel, Scalar};
 
 /// Bounds that the core or the launcher enforce; every proof is relative to them.
@@ -190,7 +190,7 @@ pub struct Statement {
     /// TOML: shape, grid, where, params, constants, text, shapes.
     pub text: String,
     /// The element type of `in`, `out`, `weight` and the caches where the role names none.
-    pub act: Act,
+    pub act: Dtype,
 }
 
 impl Problem {

@@ -6,7 +6,7 @@
 
 use crate::problem::Statement;
 use std::collections::BTreeMap;
-use vosti_kernels::Act;
+use vosti_kernels::Dtype;
 use vosti_tile::{Kernel, Scalar};
 
 /// What a launcher binds to a parameter.
@@ -230,13 +230,10 @@ impl Reading {
         }
     }
 
-    fn parameter(&self, name: &str, role: &str, extents: &[String], act: Act) -> Result<Parameter, String> {
+    fn parameter(&self, name: &str, role: &str, extents: &[String], act: Dtype) -> Result<Parameter, String> {
         let words: Vec<&str> = role.split_whitespace().collect();
         let number = |text: &str| text.parse::<usize>().map_err(|_| format!("the role {role}"));
-        let own = match act {
-            Act::Bf16 => Scalar::Bf16,
-            Act::F32 => Scalar::F32,
-        };
+        let own = Scalar::from(act);
         let (what, holds) = match words[..] {
             ["in", i] => (What::In(number(i)?), own),
             ["in", i, "f32"] => (What::In(number(i)?), Scalar::F32),

@@ -110,6 +110,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Promise false "crates/vosti-core/src/trusted/premises.rs" "what the array holds that kernels read of a step",
     Assumption false "crates/vosti-core/src/trusted/seam.rs" "the contracts of `Device` and `Sampler`",
     Contract true "kernels/src/contract.rs" "roles, shapes and grids of the contracts in `kernels/*.py`",
+    Contract true "kernels/src/dtype.rs" "the names of element types",
     Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
     Contract false "kernels/src/spec.rs" "which kernel and constants a specialisation is",
     Contract true "crates/vosti-verify/src/problem.rs" "what a contract says of a kernel's parameters",

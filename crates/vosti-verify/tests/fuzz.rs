@@ -4,7 +4,7 @@
 mod common;
 
 use std::path::Path;
-use vosti_kernels::Act;
+use vosti_kernels::Dtype;
 use vosti_verify::mutate::mutants;
 use vosti_verify::mutate_contract::contracts;
 use vosti_verify::problem::Statement;
@@ -46,7 +46,7 @@ fn what_is_proved_under_changed_ranges_and_conditions_runs_invariant() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../filetests/pass/{name}.py"));
         let case = Case::read(&path).unwrap();
         let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
-        for mutant in contracts(&Statement { text, act: Act::Bf16 }) {
+        for mutant in contracts(&Statement { text, act: Dtype::Bf16 }) {
             if !(mutant.what.contains("<=") || mutant.what.contains("..")) {
                 continue;
             }

@@ -5,8 +5,8 @@
 
 use crate::error::WiringError;
 use std::collections::HashMap;
-use vosti_core::{BufferDecl, Dtype, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token, Uses};
-use vosti_kernels::{Act, Binding, Const, Contract, Elem, Extent, Launch, Role, Scratch, Shape, Spec};
+use vosti_core::{BufferDecl, Dtype, LayerDecl, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token, Uses};
+use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Scratch, Shape, Spec};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -114,7 +114,7 @@ pub struct Wiring<K> {
 pub fn signature(kernel: &vosti_tile::Kernel, contract: &Contract, spec: &Spec) -> Result<(), WiringError> {
     for i in 0..contract.params.len().max(kernel.params.len()) {
         let (wanted, found) = (contract.params.get(i), kernel.params.get(i));
-        let wanted = wanted.map(|p| (p.name.clone(), scalar(p.elem, spec.act)));
+        let wanted = wanted.map(|p| (p.name.clone(), Scalar::from(p.elem(spec.act))));
         let found = found.map(|p| (p.name.clone(), p.elem));
         if wanted != found {
             let words =
@@ -127,14 +127,6 @@ pub fn signature(kernel: &vosti_tile::Kernel, contract: &Contract, spec: &Spec) 
         return Err(WiringError::Signature { spec: spec.to_string(), found, wanted: "none".into() });
     }
     Ok(())
-}
-
-fn scalar(elem: Elem, act: Act) -> Scalar {
-    match (elem, act) {
-        (Elem::I32, _) => Scalar::I32,
-        (Elem::Act, Act::Bf16) => Scalar::Bf16,
-        (Elem::F32, _) | (Elem::Act, Act::F32) => Scalar::F32,
-    }
 }
 
 struct Builder<K, F> {
@@ -189,7 +181,7 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
             }
         }
     }
-    builder.wiring.agree()?;
+    builder.wiring.agree(program)?;
     Ok(builder.wiring)
 }
 
@@ -305,8 +297,14 @@ fn height(spec: &Spec) -> Option<usize> {
 }
 
 impl<K: Kernel> Wiring<K> {
-    /// Records each buffer's element type; an error if two kernels have another type for one buffer.
-    fn agree(&mut self) -> Result<(), WiringError> {
+    /// Records each buffer's element type: the program's for rows and caches, the kernels' for the others. An error if a kernel
+    /// has another type for a buffer.
+    fn agree(&mut self, program: &Program) -> Result<(), WiringError> {
+        let rows = program.buffers.iter().enumerate().map(|(i, decl)| (Bound::Row(i), decl.dtype));
+        let dtype = |layer: &LayerDecl| program.groups[layer.group as usize].dtype;
+        let layers = program.layers.iter().map(dtype).enumerate();
+        let caches = layers.flat_map(|(i, dtype)| [(Bound::CacheK(i), dtype), (Bound::CacheV(i), dtype)]);
+        self.elems.extend(rows.chain(caches).map(|(bound, dtype)| (bound, Scalar::from(dtype))));
         for launch in &self.launches {
             let kernel = &self.kernels[launch.kernel];
             for (i, bound) in launch.params.iter().enumerate() {
@@ -322,34 +320,23 @@ impl<K: Kernel> Wiring<K> {
 }
 
 impl<K> Wiring<K> {
-    /// A buffer's element type. A buffer that no kernel uses has a default: FP32 for rows and scratch, BF16 for weights and
-    /// caches, I32 for metadata.
+    /// A buffer's element type. Weights, scratch and metadata that no kernel uses have a default: BF16, FP32, I32.
     pub fn elem(&self, bound: Bound) -> Scalar {
         let usual = match bound {
-            Bound::Row(_) | Bound::Scratch(_) => Scalar::F32,
-            Bound::Weight(_) | Bound::CacheK(_) | Bound::CacheV(_) => Scalar::Bf16,
+            Bound::Weight(_) => Scalar::Bf16,
+            Bound::Row(_) | Bound::CacheK(_) | Bound::CacheV(_) | Bound::Scratch(_) => Scalar::F32,
             Bound::Meta(_) => Scalar::I32,
         };
         self.elems.get(&bound).copied().unwrap_or(usual)
     }
 
-    /// Element type and number of elements of each row buffer of the program. An error if kernels use a buffer that the program
-    /// declares as FP32 with another type.
-    pub fn rows(
-        &self,
-        program: &Program,
-        rows_max: usize,
-        selected_max: usize,
-    ) -> Result<Vec<(Scalar, usize)>, WiringError> {
+    /// Element type and number of elements of each row buffer of the program.
+    pub fn rows(&self, program: &Program, rows_max: usize, selected_max: usize) -> Vec<(Scalar, usize)> {
         let decls = program.buffers.iter().enumerate();
         decls
             .map(|(i, decl)| {
                 let many = if decl.rows == RowSet::All { rows_max } else { selected_max };
-                let elem = self.elem(Bound::Row(i));
-                if decl.dtype == Dtype::F32 && elem != Scalar::F32 {
-                    return Err(WiringError::Element { spec: format!("buffer {i}"), param: "rows".into() });
-                }
-                Ok((elem, many * decl.width as usize))
+                (self.elem(Bound::Row(i)), many * decl.width as usize)
             })
             .collect()
     }
@@ -474,7 +461,7 @@ pub fn caches(program: &Program, pages: &[usize]) -> Result<Vec<usize>, WiringEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vosti_core::{GroupDecl, LayerDecl};
+    use vosti_core::GroupDecl;
 
     /// Logits, best tokens, candidates and lists.
     fn program() -> Program {
@@ -488,7 +475,7 @@ mod tests {
         Program {
             ops: vec![row(&[6], &[0]), row(&[0], &[1]), row(&[0], &[2, 3]), row(&[2, 3], &[4, 5])],
             buffers: [9, 1, 8, 8, 4, 4, 2].map(buffer).to_vec(),
-            groups: vec![GroupDecl { window: None, kv_heads: 1, head_dim: 1 }],
+            groups: vec![GroupDecl { window: None, kv_heads: 1, head_dim: 1, dtype: Dtype::Bf16 }],
             layers: vec![LayerDecl { group: 0 }],
             logits: 0,
             vocab: 9,
@@ -518,7 +505,7 @@ mod tests {
         refused(|p| p.buffers[1].width = 2);
         refused(|p| p.buffers[3].width = 7);
         refused(|p| p.buffers[5].width = 3);
-        refused(|p| p.buffers[5].dtype = Dtype::Act);
+        refused(|p| p.buffers[5].dtype = Dtype::Bf16);
         refused(|p| p.buffers[4].rows = RowSet::All);
         let mut program = program();
         program.ops.truncate(2);

@@ -31,6 +31,7 @@ use vosti_engine::{Defaults, EngineError, Given, Numbers, Policy, SamplingError}
 use vosti_kernels::CPU;
 use vosti_model::{ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
 use vosti_progress::Progress;
+use vosti_tile::Scalar;
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -435,8 +436,9 @@ impl Deployment {
 fn page_bytes(program: &Program) -> u64 {
     let layer = |group: u32| {
         let group = &program.groups[group as usize];
-        // Two of them, two bytes each.
-        u64::from(group.kv_heads) * u64::from(group.head_dim) * PAGE as u64 * 4
+        let elements = u64::from(group.kv_heads) * u64::from(group.head_dim) * PAGE as u64;
+        // Keys and values.
+        2 * elements * Scalar::from(group.dtype).bytes() as u64
     };
     program.layers.iter().map(|l| layer(l.group)).sum()
 }
@@ -489,14 +491,12 @@ fn selected_max(asked: &DeviceConfig) -> usize {
     asked.rows_max.min(SELECTED_MAX)
 }
 
-/// Bytes of a weight in BF16 or FP32; none for a rotary table, whose length depends on the pool.
+/// Bytes of a weight; none for a rotary table, whose length depends on the pool.
 fn bytes(weight: &Weight) -> Option<u64> {
-    let elem = match weight.recipe {
-        Recipe::Rope { .. } => return None,
-        Recipe::Matrix { .. } => 2,
-        _ => 4,
-    };
-    Some(elem * weight.shape().iter().product::<usize>() as u64)
+    match weight.recipe {
+        Recipe::Rope { .. } => None,
+        _ => Some((Scalar::from(weight.dtype()).bytes() * weight.shape().iter().product::<usize>()) as u64),
+    }
 }
 
 /// Positions that a request can have with so many pages of each group; none if every group has a window.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, thread};
-use vosti_kernels::{Act, Format};
+use vosti_kernels::Format;
 use vosti_model::decoder::Decoder;
 use vosti_model::{Model, ModelError, ModelPlan, Recipe, Replacement, Target, Text, WeightSource, families, plan};
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError};
@@ -93,7 +93,7 @@ impl ModelSource {
     ) -> Result<bool, WeightError> {
         match self {
             ModelSource::Random(_) => Ok(false),
-            ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).quantised(name, rows, room)?),
+            ModelSource::Files(model) => Ok(model.weights(plan).quantised(name, rows, room)?),
         }
     }
 
@@ -106,7 +106,7 @@ impl ModelSource {
     ) -> Result<Option<&'static Format>, WeightError> {
         match self {
             ModelSource::Random(_) => Ok(None),
-            ModelSource::Files(model) => Ok(model.weights(plan, Act::Bf16).format(name, rows)?),
+            ModelSource::Files(model) => Ok(model.weights(plan).format(name, rows)?),
         }
     }
 
@@ -116,7 +116,7 @@ impl ModelSource {
             ModelSource::Random(decoder) => return random(plan, decoder.vocab as usize, name, rows),
             ModelSource::Files(model) => model,
         };
-        Ok(model.weights(plan, Act::Bf16).rows(name, rows)?)
+        Ok(model.weights(plan).rows(name, rows)?)
     }
 }
 

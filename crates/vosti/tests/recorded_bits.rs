@@ -11,7 +11,7 @@ mod run;
 use run::Run;
 use safetensors::SafeTensors;
 use vosti_cpu::isa::Isa;
-use vosti_kernels::Act;
+use vosti_kernels::Dtype;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
 const RECORDED: [(&str, [&str; 2]); 18] = [
@@ -43,7 +43,7 @@ fn tokens(golden: &[u8]) -> Vec<u32> {
 }
 
 /// The digest of all logits of a model, computed by an instruction set in chunks of so many tokens.
-fn digest(name: &str, act: Act, isa: Isa, chunk: usize) -> String {
+fn digest(name: &str, act: Dtype, isa: Isa, chunk: usize) -> String {
     let (folder, decoder, files) = run::tiny(name);
     let tokens = tokens(&std::fs::read(folder.join("golden.safetensors")).unwrap());
     let mut hash = blake3::Hasher::new();
@@ -62,7 +62,7 @@ fn digest(name: &str, act: Act, isa: Isa, chunk: usize) -> String {
 
 #[test]
 fn every_processor_gives_the_recorded_logits_in_prefill_and_in_decode() {
-    let (acts, isas) = ([Act::Bf16, Act::F32], Isa::tried());
+    let (acts, isas) = ([Dtype::Bf16, Dtype::F32], Isa::tried());
     let computed = run::TINY.map(|name| (name, acts.map(|act| digest(name, act, Isa::detect(), 47))));
     for (name, [bf16, f32]) in &computed {
         println!("    ({name:?}, [{bf16:?}, {f32:?}]),");
@@ -73,7 +73,7 @@ fn every_processor_gives_the_recorded_logits_in_prefill_and_in_decode() {
         for (act, digest_recorded) in acts.into_iter().zip(digests) {
             for isa in isas {
                 for chunk in [1, 64] {
-                    assert_eq!(digest(name, act, *isa, chunk), *digest_recorded, "{name} {act} {isa:?} by {chunk}");
+                    assert_eq!(digest(name, act, *isa, chunk), *digest_recorded, "{name} {act:?} {isa:?} by {chunk}");
                 }
             }
         }

@@ -220,6 +220,7 @@ proof fn lemma_planned_packed<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State
 }
 
 /// Planning rows preserves the invariant.
+#[verifier::spinoff_prover]
 pub(crate) proof fn lemma_planned<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, id: RequestId, rows: int, drafts: Seq<Token>, select: Select)
     requires
         a.inv(fixed), 0 <= rows <= usize::MAX, a.legal_plan_rows(fixed, id, rows as usize, drafts, select),

@@ -127,13 +127,13 @@ spec fn is_small(program: Program) -> bool {
 fn small_program() -> (program: Program)
     ensures is_small(program),
 {
-    let row = BufferDecl { width: 1, dtype: Dtype::Act, rows: RowSet::All };
+    let row = BufferDecl { width: 1, dtype: Dtype::Bf16, rows: RowSet::All };
     let mut buffers = Vec::new();
     buffers.push(row);
     buffers.push(row);
     buffers.push(BufferDecl { width: 9, dtype: Dtype::F32, rows: RowSet::Selected });
     let mut groups = Vec::new();
-    groups.push(GroupDecl { window: None, kv_heads: 1, head_dim: 1 });
+    groups.push(GroupDecl { window: None, kv_heads: 1, head_dim: 1, dtype: Dtype::Bf16 });
     let mut layers = Vec::new();
     layers.push(LayerDecl { group: 0 });
     let mut ops = Vec::new();

@@ -231,7 +231,7 @@ impl Sampler for Modulo {
 }
 
 pub fn program(windows: &[Option<u32>]) -> Program {
-    let act = |width| BufferDecl { width, dtype: Dtype::Act, rows: RowSet::All };
+    let act = |width| BufferDecl { width, dtype: Dtype::Bf16, rows: RowSet::All };
     let mut ops = vec![Op::Embed { k: 0, out: 0 }];
     for (layer, &window) in windows.iter().enumerate() {
         let layer = layer as u32;
@@ -244,7 +244,10 @@ pub fn program(windows: &[Option<u32>]) -> Program {
     Program {
         ops,
         buffers: vec![act(8), act(8), act(8), BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected }],
-        groups: windows.iter().map(|&window| GroupDecl { window, kv_heads: 1, head_dim: 8 }).collect(),
+        groups: windows
+            .iter()
+            .map(|&window| GroupDecl { window, kv_heads: 1, head_dim: 8, dtype: Dtype::Bf16 })
+            .collect(),
         layers: (0..windows.len()).map(|g| LayerDecl { group: g as u32 }).collect(),
         logits: 3,
         vocab: VOCAB,

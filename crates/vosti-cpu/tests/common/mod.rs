@@ -7,7 +7,7 @@ use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_kernels::{Act, Const, Contract, Elem, Role, Spec};
+use vosti_kernels::{Const, Contract, Dtype, Role, Spec};
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::numerics::FloatMode;
 use vosti_tile::{Kernel, Scalar};
@@ -41,7 +41,7 @@ impl Rng {
 pub fn parse_stem(stem: &str) -> Spec {
     let mut parts = stem.split('-');
     let kernel = parts.next().unwrap().to_string();
-    let act = if parts.next() == Some("bf16") { Act::Bf16 } else { Act::F32 };
+    let act = if parts.next() == Some("bf16") { Dtype::Bf16 } else { Dtype::F32 };
     let rest: Vec<&str> = parts.collect();
     let mut constants = std::collections::BTreeMap::new();
     let mut i = 0;
@@ -144,11 +144,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     }
     let v = int("V").clamp(1, 1000);
     let buffers = contract.params.iter().map(|param| {
-        let elem = match (param.elem, spec.act) {
-            (Elem::I32, _) => Scalar::I32,
-            (Elem::Act, Act::Bf16) => Scalar::Bf16,
-            _ => Scalar::F32,
-        };
+        let elem = Scalar::from(param.elem(spec.act));
         match param.role {
             // Many are equal, and some are no numbers.
             Role::In(0) if ["argmax", "topk_part", "topk_combine"].contains(&spec.kernel.as_str()) => {
@@ -158,7 +154,9 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             }
             Role::In(_) => random(&mut rng, elem, rows * width),
             Role::Out(_) => random(&mut rng, elem, rows * width),
-            Role::Weight(_) if param.elem == Elem::F32 => random(&mut rng, elem, (context * d / 2).max(width).max(d)),
+            Role::Weight(_) if param.elem == Some(Dtype::F32) => {
+                random(&mut rng, elem, (context * d / 2).max(width).max(d))
+            }
             Role::Weight(_) if spec.constants.contains_key("V") => random(&mut rng, elem, v * int("H")),
             // The second half of a gated layer's is as far away as N says.
             Role::Weight(_) => {

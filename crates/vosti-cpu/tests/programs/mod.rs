@@ -6,7 +6,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, Const, Role, Spec, capped, scores, specialise};
+use vosti_kernels::{Binding, Const, Role, Spec, capped, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;
@@ -76,7 +76,7 @@ struct Builder {
 }
 
 fn spec(kernel: &str, dims: &[(&str, Const)]) -> Spec {
-    specialise("cpu", kernel, Act::Bf16, dims).unwrap()
+    specialise("cpu", kernel, Dtype::Bf16, dims).unwrap()
 }
 
 fn int(value: i64) -> Const {
@@ -99,7 +99,7 @@ impl Builder {
     }
 
     fn rowwise(&mut self, spec: Spec, weights: &[&str], ins: &[u32], width: usize) -> u32 {
-        let dtype = if spec.kernel == "linear_add" { Dtype::F32 } else { Dtype::Act };
+        let dtype = if spec.kernel == "linear_add" { Dtype::F32 } else { Dtype::Bf16 };
         let rows = if self.chosen { RowSet::Selected } else { RowSet::All };
         let (k, out) = (self.bind(spec, weights), self.buffer(width, dtype, rows));
         self.ops.push(Op::Rowwise { k, ins: ins.to_vec(), outs: vec![out], rows });
@@ -147,7 +147,7 @@ impl Builder {
                 self.binding(Binding::split(first, combine).unwrap())
             }
         };
-        let seen = self.buffer(128, Dtype::Act, RowSet::All);
+        let seen = self.buffer(128, Dtype::Bf16, RowSet::All);
         self.ops.push(Op::Attend { k, q, layer, out: seen, window });
         seen
     }
@@ -173,7 +173,7 @@ impl Builder {
     fn finish(mut self, wide: u32, x: u32, weight: &str) -> (Program, Vec<Binding>) {
         let k = self.bind(spec("gather", &[("K", int(128)), ("H", int(64))]), &[]);
         self.chosen = true;
-        let chosen = self.buffer(128, Dtype::Act, RowSet::Selected);
+        let chosen = self.buffer(128, Dtype::Bf16, RowSet::Selected);
         let stream = self.buffer(HIDDEN, Dtype::F32, RowSet::Selected);
         self.ops.push(Op::Rowwise { k, ins: vec![wide, x], outs: vec![chosen, stream], rows: RowSet::Selected });
         let x = self.add(chosen, stream, weight);
@@ -188,7 +188,7 @@ impl Builder {
         let dims = [("V", i64::from(VOCAB)), ("PARTS", 1), ("PART", i64::from(VOCAB)), ("K", LISTED)];
         let found = self.list(spec("topk_part", &dims.map(|(name, value)| (name, int(value)))), vec![logits]);
         self.list(spec("topk_combine", &[("N", int(LISTED)), ("K", int(LISTED))]), found);
-        let group = |window| GroupDecl { window, kv_heads: 2, head_dim: 16 };
+        let group = |window| GroupDecl { window, kv_heads: 2, head_dim: 16, dtype: Dtype::Bf16 };
         let program = Program {
             ops: self.ops,
             buffers: self.buffers,

@@ -25,7 +25,7 @@ fn attending() -> Program {
 
 fn rowwise() -> Program {
     let buffer = |dtype, width, rows| BufferDecl { width, dtype, rows };
-    let all = || buffer(Dtype::Act, 1, RowSet::All);
+    let all = || buffer(Dtype::Bf16, 1, RowSet::All);
     let row = |k, from: u32, to: u32, rows| Op::Rowwise { k, ins: vec![from], outs: vec![to], rows };
     Program {
         ops: vec![Op::Embed { k: 0, out: 0 }, row(1, 0, 1, RowSet::All), row(2, 1, 2, RowSet::Selected)],

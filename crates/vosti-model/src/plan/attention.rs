@@ -174,9 +174,9 @@ impl Builder<'_> {
     /// The cache group of layers with this window and shape.
     fn group(&mut self, attention: &Attention) -> u32 {
         let Attention { window, kv_heads, head_dim, .. } = *attention;
-        let same = |g: &GroupDecl| g.window == window && g.kv_heads == kv_heads && g.head_dim == head_dim;
-        let found = self.groups.iter().position(same).unwrap_or_else(|| {
-            self.groups.push(GroupDecl { window, kv_heads, head_dim });
+        let decl = GroupDecl { window, kv_heads, head_dim, dtype: self.target.act };
+        let found = self.groups.iter().position(|group| *group == decl).unwrap_or_else(|| {
+            self.groups.push(decl);
             self.groups.len() - 1
         });
         found as u32

@@ -12,7 +12,7 @@ mod mlp;
 use std::collections::BTreeMap;
 
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Act, Binding, CPU, Const, Launch, Spec};
+use vosti_kernels::{Binding, CPU, Const, Launch, Spec};
 
 use crate::decoder::{Decoder, Layer, Mixer, Mlp, Rope};
 use crate::error::Result;
@@ -26,8 +26,8 @@ pub(crate) use head::LIST_PART;
 pub struct Target<'a> {
     /// `cpu`, `cuda-sm90`, ...
     pub name: &'a str,
-    /// Element type of activations and matrices.
-    pub act: Act,
+    /// Element type of activations, matrices and the cache.
+    pub act: Dtype,
     /// Whether the program lists each row's largest logits, so that a choice among them does not need the whole row.
     pub lists: bool,
 }
@@ -36,11 +36,11 @@ impl<'a> Target<'a> {
     /// The served configuration of the target with this name: BF16, with lists on a GPU, so that rows of logits need not be
     /// copied to the host. On the processor, the sampler finds the largest logits of a row faster than the list kernels do.
     pub fn named(name: &'a str) -> Self {
-        Self { name, act: Act::Bf16, lists: name != CPU }
+        Self { name, act: Dtype::Bf16, lists: name != CPU }
     }
 
     /// The same with another type of activations.
-    pub fn with_act(self, act: Act) -> Self {
+    pub fn with_act(self, act: Dtype) -> Self {
         Self { act, ..self }
     }
 
@@ -72,6 +72,7 @@ pub fn plan(decoder: &Decoder, target: &Target, context: Option<u32>) -> Result<
         rows: RowSet::All,
         ops: Vec::new(),
         buffers: Vec::new(),
+        shared: Vec::new(),
         groups: Vec::new(),
         layers: Vec::new(),
         caches: BTreeMap::new(),
@@ -115,6 +116,8 @@ struct Builder<'a> {
     rows: RowSet,
     ops: Vec<Op>,
     buffers: Vec<BufferDecl>,
+    /// Buffers of activations. In FP32 the residual stream has their type, so the type does not tell them apart.
+    shared: Vec<u32>,
     groups: Vec<GroupDecl>,
     layers: Vec<LayerDecl>,
     /// The program's cache layer that a decoder layer attends to.
@@ -184,7 +187,7 @@ impl Builder<'_> {
         let hidden = self.decoder.hidden;
         self.rows = RowSet::Selected;
         let chosen = [0; STREAM].map(|_: u32| self.buffer(hidden, Dtype::F32, RowSet::Selected));
-        let out = self.buffer(width, Dtype::Act, RowSet::Selected);
+        let out = self.fresh(width);
         let k = self.bind("gather", &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
         self.push_rowwise(k, vec![x, stream[0]], vec![out, chosen[0]]);
         *stream = chosen;
@@ -263,15 +266,18 @@ impl Builder<'_> {
         self.buffers.len() as u32 - 1
     }
 
-    /// A buffer of this width that is neither the residual stream nor the op's input.
+    /// A buffer of activations of this width that is neither the residual stream nor the op's input.
     fn scratch(&mut self, width: u32, input: u32) -> u32 {
-        let fits = |(i, b): &(usize, &BufferDecl)| {
-            *i as u32 != input && b.width == width && b.dtype == Dtype::Act && b.rows == self.rows
-        };
-        match self.buffers.iter().enumerate().find(fits) {
-            Some((i, _)) => i as u32,
-            None => self.buffer(width, Dtype::Act, self.rows),
-        }
+        let decl = BufferDecl { width, dtype: self.target.act, rows: self.rows };
+        let fits = |i: &&u32| **i != input && self.buffers[**i as usize] == decl;
+        self.shared.iter().find(fits).copied().unwrap_or_else(|| self.fresh(width))
+    }
+
+    /// A buffer of activations that later ops may share.
+    fn fresh(&mut self, width: u32) -> u32 {
+        let buffer = self.buffer(width, self.target.act, self.rows);
+        self.shared.push(buffer);
+        buffer
     }
 }
 
@@ -319,7 +325,7 @@ impl Builder<'_> {
 
     /// The matrix of a product.
     fn matrix(&mut self, name: &str, parts: Vec<MatrixPart>, columns: u32) -> String {
-        self.weight("w", name, Recipe::Matrix { parts, columns: columns as usize })
+        self.weight("w", name, Recipe::Matrix { parts, columns: columns as usize, dtype: self.target.act })
     }
 
     fn vector(

@@ -4,7 +4,7 @@
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
-use vosti_kernels::{Const, Elem, Extent, Role, Spec};
+use vosti_kernels::{Const, Dtype, Extent, Role, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::{Kernel, Scalar};
 
@@ -67,7 +67,7 @@ pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
     for (param, lifted) in contract.params.iter().zip(&kernel.params) {
         assert_eq!(param.name, lifted.name);
         buffers.push(match param.elem {
-            Elem::I32 => Buffer::I32(metadata[param.name.as_str()].clone()),
+            Some(Dtype::I32) => Buffer::I32(metadata[param.name.as_str()].clone()),
             _ => floats(lifted.elem, elements(spec, param.role, &param.name, rows), &mut random),
         });
     }

@@ -4,6 +4,7 @@ use super::Case;
 use vosti_core::{Program, RowSet};
 use vosti_cpu::Ceilings;
 use vosti_model::{ModelPlan, Recipe};
+use vosti_tile::Scalar;
 
 /// The least that a case takes: floating-point operations of its matrices and of attention, and bytes of its matrices
 /// and of the cache. Activations, norms and exponentials are not counted.
@@ -66,5 +67,5 @@ fn matrix_elements(plan: &ModelPlan, k: u32) -> usize {
 /// Bytes of one position's key and value in a layer.
 fn key_value_bytes(program: &Program, layer: u32) -> f64 {
     let group = &program.groups[program.layers[layer as usize].group as usize];
-    4.0 * f64::from(group.kv_heads) * f64::from(group.head_dim)
+    2.0 * Scalar::from(group.dtype).bytes() as f64 * f64::from(group.kv_heads) * f64::from(group.head_dim)
 }

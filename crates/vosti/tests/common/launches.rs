@@ -72,7 +72,7 @@ impl Recorder {
             places.insert(bound, (buffers.len(), len));
             buffers.push(json!({"elem": elem.to_string(), "len": len, "file": file}));
         };
-        for (i, (elem, len)) in wired.rows(program, rows, selected).unwrap().into_iter().enumerate() {
+        for (i, (elem, len)) in wired.rows(program, rows, selected).into_iter().enumerate() {
             add(Bound::Row(i), elem, len, None);
         }
         for (i, (elem, len)) in wired.scratches(program.context as usize).into_iter().enumerate() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vosti_core::{Core, PAGE, Reads, Sampler, Select, Token};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice};
-use vosti_kernels::Act;
+use vosti_kernels::Dtype;
 use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
@@ -99,13 +99,13 @@ impl Run {
     pub fn new(
         decoder: &Decoder,
         files: &TensorFiles,
-        act: Act,
+        act: Dtype,
         longest: usize,
         chunk: usize,
         isa: Option<Isa>,
     ) -> Self {
         let plan = plan(decoder, &Target::named("cpu").with_act(act), Some(longest as u32 + 1)).unwrap();
-        let weights = Source(vosti_model::Weights::new(files, &plan, act));
+        let weights = Source(vosti_model::Weights::new(files, &plan));
         let pages = vec![longest.div_ceil(PAGE) + 1; plan.program.groups.len()];
         let config = Config { isa, ..Config::new(chunk, chunk, pages, 2) };
         let device = CpuDevice::new(&plan.program, &plan.bindings, &weights, config).unwrap();
