@@ -24,8 +24,9 @@ def contract(path):
 
 
 def element(role, act):
-    if role.endswith(" f32"):
-        return "fp32"
+    types = {"f32": "fp32", "i8": "i8"}
+    if role.split()[-1] in types:
+        return types[role.split()[-1]]
     word = role.split()[0]
     return act if word in ("in", "out", "weight", "cache_k", "cache_v") else "i32"
 

@@ -5,11 +5,12 @@
 pub use vosti_core::Dtype;
 
 /// All element types.
-const ALL: [Dtype; 3] = [Dtype::I32, Dtype::Bf16, Dtype::F32];
+const ALL: [Dtype; 4] = [Dtype::I8, Dtype::I32, Dtype::Bf16, Dtype::F32];
 
 /// The name of a type in a contract and in a specialisation's name.
 pub fn name(dtype: Dtype) -> &'static str {
     match dtype {
+        Dtype::I8 => "i8",
         Dtype::I32 => "i32",
         Dtype::Bf16 => "bf16",
         Dtype::F32 => "f32",
@@ -25,6 +26,6 @@ pub fn named(text: &str) -> Option<Dtype> {
 pub fn triton(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::F32 => "fp32",
-        Dtype::I32 | Dtype::Bf16 => name(dtype),
+        Dtype::I8 | Dtype::I32 | Dtype::Bf16 => name(dtype),
     }
 }

@@ -39,7 +39,7 @@ const SOURCES: &[(&str, &str)] = sources![
 ];
 
 /// Sources that kernels import.
-const SHARED: &[(&str, &str)] = sources!["online_softmax", "product", "rotation", "selection"];
+const SHARED: &[(&str, &str)] = sources!["integers", "online_softmax", "product", "rotation", "selection"];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]

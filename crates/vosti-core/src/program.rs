@@ -22,6 +22,8 @@ pub enum RowSet {
 /// values that no buffer holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Dtype {
+    /// Integers of 8 bits with a sign.
+    I8,
     /// Integers of 32 bits with a sign.
     I32,
     /// Floats of 16 bits with the range of [`Dtype::F32`].

@@ -464,7 +464,8 @@ impl Builder {
             Cast::ExtS | Cast::ExtU => from.is_int() && to.is_int() && from.bits() < to.bits(),
             Cast::Trunc => from.is_int() && to.is_int() && from.bits() > to.bits(),
             Cast::IntToFloatS | Cast::IntToFloatU => from.is_int() && to.is_float(),
-            Cast::FloatToIntS => from.is_float() && to.is_int(),
+            // What a conversion to fewer bits gives outside their range differs between processors.
+            Cast::FloatToIntS => from.is_float() && to.is_int() && to != I8,
             Cast::Bits => from.bits() == to.bits(),
         };
         if !fits {
@@ -475,14 +476,19 @@ impl Builder {
 
     fn infer_dot(&self, a: Value, b: Value, acc: Value) -> Result<Type> {
         let (ta, tb, tc) = (self.ty(a), self.ty(b), self.ty(acc));
-        if !ta.is_tile() || !tb.is_tile() || ta.elem() != tb.elem() || !ta.elem().is_float() {
+        let sum = match ta.elem() {
+            Scalar::Bf16 | Scalar::F32 => Some(Scalar::F32),
+            Scalar::I8 => Some(Scalar::I32),
+            _ => None,
+        };
+        let (true, true, true, Some(sum)) = (ta.is_tile(), tb.is_tile(), ta.elem() == tb.elem(), sum) else {
             return Err(TypeError::Mismatch { op: "dot", a: ta.clone(), b: tb.clone() });
-        }
+        };
         let ([m, k], [k2, n]) = (ta.shape(), tb.shape()) else {
             return self.bad("dot", "tiles of rank 2", a);
         };
-        if k != k2 || *tc != Type::tile([*m, *n], Scalar::F32) {
-            return self.bad("dot", "an f32 accumulator of shape [m, n] and equal k", acc);
+        if k != k2 || *tc != Type::tile([*m, *n], sum) {
+            return self.bad("dot", "an accumulator of shape [m, n], i32 for i8 and f32 for floats, and equal k", acc);
         }
         if ta.elem() == Scalar::Bf16 && k % 2 != 0 {
             return self.bad("dot", "an even k, for BF16 is summed by pairs", a);

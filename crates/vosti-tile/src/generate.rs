@@ -93,12 +93,16 @@ struct Params {
     b: Value,
     /// `[cols]`, F32.
     w: Value,
+    /// `[rows, cols]`, I8.
+    bytes: Value,
     /// `[rows, cols]`, activations.
     out: Value,
     /// `[rows, cols]`, I32.
     out_ints: Value,
     /// `[rows]`, F32.
     out_column: Value,
+    /// `[rows, cols]`, I8.
+    out_bytes: Value,
 }
 
 struct Generator {
@@ -125,9 +129,11 @@ impl Generator {
             a: b.param("a", act, 16),
             b: b.param("b", act, 16),
             w: b.param("w", Scalar::F32, 16),
+            bytes: b.param("bytes", Scalar::I8, 16),
             out: b.param("out", act, 16),
             out_ints: b.param("out_ints", Scalar::I32, 16),
             out_column: b.param("out_column", Scalar::F32, 16),
+            out_bytes: b.param("out_bytes", Scalar::I8, 16),
         };
         let first = params.rows;
         let mut generator = Generator {
@@ -246,7 +252,7 @@ impl Generator {
 
     /// One random addition to the pool.
     fn step(&mut self) {
-        match self.below(if self.depth < 2 { 16 } else { 12 }) {
+        match self.below(if self.depth < 2 { 18 } else { 14 }) {
             0..3 => self.elementwise(),
             3 => self.int_step(),
             4 => self.mask_step(),
@@ -263,8 +269,13 @@ impl Generator {
                 self.pool.floats.push(x);
             }
             11 => self.dot_of_tiles(),
-            12 | 13 => self.dot_loop(),
-            14 => self.loop_step(),
+            12 => self.dot_of_integers(),
+            13 => {
+                let x = self.load_bytes();
+                self.pool.ints.push(x);
+            }
+            14 | 15 => self.dot_loop(),
+            16 => self.loop_step(),
             _ => self.branch_step(),
         }
     }
@@ -349,6 +360,7 @@ impl Generator {
     fn finish(mut self) -> RandomKernel {
         let Sizes { rows, cols, k, bm, bn, act, .. } = self.sizes;
         let index = (0..rows).map(|_| self.below(rows) as i32).collect();
+        let bytes = (0..rows * cols).map(|_| self.below(256) as u8 as i8).collect();
         let buffers = vec![
             Buffer::I32(vec![rows as i32]),
             Buffer::I32(index),
@@ -356,9 +368,11 @@ impl Generator {
             self.floats(act, rows * k),
             self.floats(act, cols * k),
             self.floats(Scalar::F32, cols),
+            Buffer::I8(bytes),
             self.floats(act, rows * cols),
             Buffer::I32(vec![-7; rows * cols]),
             self.floats(Scalar::F32, rows),
+            Buffer::I8(vec![-7; rows * cols]),
         ];
         let grid = [rows.div_ceil(bm), cols.div_ceil(bn), 1];
         RandomKernel { kernel: self.builder.finish(), buffers, grid }
@@ -402,7 +416,7 @@ mod tests {
             run(&kernel, &mut other, grid, &options).unwrap();
             let same = plain.iter().zip(&other).all(|(a, b)| a.same_bits(b));
             assert!(same, "seed {seed}\n{kernel}");
-            written += usize::from(!plain[6].same_bits(&buffers[6]));
+            written += usize::from(!plain[7].same_bits(&buffers[7]));
         }
         assert!(written > 290, "{written} of 300 programs write");
     }

@@ -11,6 +11,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scalar {
     I1,
+    I8,
     I32,
     I64,
     Bf16,
@@ -30,6 +31,7 @@ impl Scalar {
     pub fn bits(self) -> u32 {
         match self {
             Scalar::I1 => 1,
+            Scalar::I8 => 8,
             Scalar::Bf16 => 16,
             Scalar::I32 | Scalar::F32 => 32,
             Scalar::I64 => 64,
@@ -45,6 +47,7 @@ impl From<vosti_core::Dtype> for Scalar {
     /// A type of memory is a type of values.
     fn from(dtype: vosti_core::Dtype) -> Scalar {
         match dtype {
+            vosti_core::Dtype::I8 => Scalar::I8,
             vosti_core::Dtype::I32 => Scalar::I32,
             vosti_core::Dtype::Bf16 => Scalar::Bf16,
             vosti_core::Dtype::F32 => Scalar::F32,
@@ -393,7 +396,8 @@ pub enum OpKind {
         value: Value,
         check: Vec<usize>,
     },
-    /// `acc[m, n] + sum_k a[m, k] * b[k, n]` in FP32, in the order of [`crate::numerics::dot`].
+    /// `acc[m, n] + sum_k a[m, k] * b[k, n]`: of floats in FP32, in the order of [`crate::numerics::dot`]; of `I8` in `I32`, which
+    /// wraps, so that no order changes a bit.
     Dot {
         a: Value,
         b: Value,

@@ -208,6 +208,7 @@ impl<'t> Cursor<'t> {
         let name = if self.eat("!") { "!".to_string() + self.word()? } else { self.word()?.to_string() };
         let elem = match name.as_str() {
             "i1" => Scalar::I1,
+            "i8" => Scalar::I8,
             "i32" => Scalar::I32,
             "i64" => Scalar::I64,
             "bf16" => Scalar::Bf16,
@@ -309,6 +310,7 @@ pub(crate) fn literal(text: &str, elem: Scalar) -> Option<Literal> {
         };
         let fits = match elem {
             Scalar::I1 => matches!(value, -1..=1),
+            Scalar::I8 => i8::try_from(value).is_ok(),
             Scalar::I32 => i32::try_from(value).is_ok(),
             _ => true,
         };

@@ -133,6 +133,7 @@ impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Scalar::I1 => "i1",
+            Scalar::I8 => "i8",
             Scalar::I32 => "i32",
             Scalar::I64 => "i64",
             Scalar::Bf16 => "bf16",

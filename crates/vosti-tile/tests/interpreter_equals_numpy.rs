@@ -18,6 +18,7 @@ fn python() -> Option<PathBuf> {
 /// The TTIR name of an operation that the evaluator compares within a bound.
 fn loose(kind: &OpKind) -> Option<&'static str> {
     Some(match kind {
+        // Only operations with a float result are observed, so these are of floats.
         OpKind::Dot { .. } => "tt.dot",
         OpKind::Reduce { .. } => "tt.reduce",
         OpKind::Fma { .. } => "math.fma",

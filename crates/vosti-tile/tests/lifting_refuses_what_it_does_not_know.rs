@@ -72,8 +72,25 @@ fn attributes_that_may_change_the_meaning_are_refused() {
 }
 
 #[test]
+fn a_dot_of_integers_is_of_eight_bits_and_sums_in_32() {
+    let dot = |elem: &str, sum: &str| {
+        let zero = if sum == "f32" { "0.0" } else { "0" };
+        format!(
+            "%a = arith.constant dense<1> : tensor<16x16x{elem}>\n%c = arith.constant dense<{zero}> : tensor<16x16x{sum}>\n\
+             %b = tt.dot %a, %a, %c : tensor<16x16x{elem}> * tensor<16x16x{elem}> -> tensor<16x16x{sum}>"
+        )
+    };
+    refuses(&dot("i8", "f32"), 3, "i32 for i8 and f32 for floats");
+    refuses(&dot("i8", "i8"), 3, "i32 for i8 and f32 for floats");
+    refuses(&dot("i32", "i32"), 3, "dot takes operands of one type");
+    let cast = "%a = arith.constant 1.0 : f32\n%b = arith.fptosi %a : f32 to i8";
+    refuses(cast, 2, "an element type that the cast is defined on");
+}
+
+#[test]
 fn types_outside_the_subset_are_refused() {
-    refuses("%a = arith.constant 1 : i8", 1, "type `i8`");
+    refuses("%a = arith.constant 1 : i16", 1, "type `i16`");
+    refuses("%a = arith.constant 128 : i8", 1, "`128` as a constant of type i8");
     refuses("%a = arith.constant dense<0.0> : tensor<4x4xf64>", 1, "type `f64`");
     refuses("%a = arith.constant dense<0> : tensor<4194304xi32>", 1, "more than 2^20 lanes");
     refuses("%a = arith.constant dense<0> : tensor<99999999999999999999xi32>", 1, "more than 2^20 lanes");

@@ -232,8 +232,9 @@ pub fn called_for(problem: &Problem, pair: bool) -> Vec<Assumption> {
             {
                 zeros.extend(&op.results);
             }
-            Dot { .. } => dot = true,
-            Reduce { .. } => reduce = true,
+            // Sums of integers have no order: nothing is assumed of them.
+            Dot { a, .. } => dot |= problem.kernel.ty(*a).elem().is_float(),
+            Reduce { op, .. } => reduce |= op.is_float(),
             Unary { op: vosti_tile::Unary::Exp | vosti_tile::Unary::Exp2, .. } => exp = true,
             Binary { op: vosti_tile::Binary::AddF, a, b } => adds_zero |= zeros.contains(a) || zeros.contains(b),
             _ => {}

@@ -109,6 +109,8 @@ impl<'k> Prover<'k, '_> {
             return Ok(());
         }
         let leaf = match self.runs[0].def(l.v) {
+            // Integers of an input or a weight are data, as floats are; those of metadata are known to the solver.
+            Def::Op(op, _) if matches!(op.kind, OpKind::LoadBlock { .. }) => false,
             Def::Op(op, _) => op.kind.operands().is_empty() || op.kind.touches_memory(),
             _ => false,
         };
@@ -396,11 +398,14 @@ impl<'k> Prover<'k, '_> {
         if f != g || n != m {
             return self.different(a, b);
         }
-        self.one_place(a, b)?;
-        self.assume(Assumption::ReduceLaneLocal);
-        self.assume(Assumption::ReduceRowUniform);
-        if self.runs[0].shape(*x) != self.runs[1].shape(*y) {
-            self.assume(Assumption::ReduceHeightIndependent);
+        // Integers may be folded in any order.
+        if f.is_float() {
+            self.one_place(a, b)?;
+            self.assume(Assumption::ReduceLaneLocal);
+            self.assume(Assumption::ReduceRowUniform);
+            if self.runs[0].shape(*x) != self.runs[1].shape(*y) {
+                self.assume(Assumption::ReduceHeightIndependent);
+            }
         }
         let k = self.lane(n);
         let (mut i, mut j) = (l.idx.clone(), r.idx.clone());
@@ -418,18 +423,10 @@ impl<'k> Prover<'k, '_> {
             let why = format!("dot sums {n} products at a time in one run and {m} in the other");
             return self.fail(Obligation::Alignment, a.line, why);
         }
-        self.one_place(a, b)?;
-        self.assume(Assumption::DotLaneLocal);
-        self.assume(Assumption::DotRowUniform);
-        let columns = self.t.eq(l.idx[1], r.idx[1]);
-        if !self.holds(columns, || "dot computes it in the same column in both runs".into())? {
-            self.assume(Assumption::DotColumnUniform);
-        }
-        if mode == Mode::UpToZeroSign {
-            self.assume(Assumption::DotMaskedLanes);
-        }
-        if (self.runs[0].shape(*x), self.runs[0].shape(*y)) != (self.runs[1].shape(*u), self.runs[1].shape(*w)) {
-            self.assume(Assumption::DotHeightIndependent);
+        // A sum of integers has no order and rounds nothing: nothing is assumed of it.
+        if self.runs[0].problem.kernel.ty(*x).elem().is_float() {
+            self.one_place(a, b)?;
+            self.assume_dot(l, r, [*x, *y], [*u, *w], mode)?;
         }
         self.equal(&l.same_lane(*z), &r.same_lane(*q), mode)?;
         let k = self.lane(n);
@@ -447,6 +444,23 @@ impl<'k> Prover<'k, '_> {
             }
         }
         self.equal(&bl, &br, Mode::Exact)
+    }
+
+    /// What the proof of a dot of floats assumes of it.
+    fn assume_dot(&mut self, l: &At, r: &At, left: [Value; 2], right: [Value; 2], mode: Mode) -> Proof {
+        self.assume(Assumption::DotLaneLocal);
+        self.assume(Assumption::DotRowUniform);
+        let columns = self.t.eq(l.idx[1], r.idx[1]);
+        if !self.holds(columns, || "dot computes it in the same column in both runs".into())? {
+            self.assume(Assumption::DotColumnUniform);
+        }
+        if mode == Mode::UpToZeroSign {
+            self.assume(Assumption::DotMaskedLanes);
+        }
+        if left.map(|v| self.runs[0].shape(v)) != right.map(|v| self.runs[1].shape(v)) {
+            self.assume(Assumption::DotHeightIndependent);
+        }
+        Ok(())
     }
 
     /// True if, where `seen` is false, the left factor (equal in both runs) is +0 or NaN and the right factor is finite.

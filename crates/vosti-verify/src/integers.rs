@@ -5,11 +5,12 @@
 use crate::term::{Bounds, Term, Terms};
 use vosti_tile::{Binary, CmpInt, Scalar};
 
-/// The values that an element type can hold. Types other than I64 and I1 count as 32 bits wide.
+/// The values that an element type can hold. Floats count as 32 bits wide.
 pub fn range(elem: Scalar) -> Bounds {
     match elem {
         Scalar::I64 => (Some(i128::from(i64::MIN)), Some(i128::from(i64::MAX))),
         Scalar::I1 => (Some(0), Some(1)),
+        Scalar::I8 => (Some(i128::from(i8::MIN)), Some(i128::from(i8::MAX))),
         _ => (Some(i128::from(i32::MIN)), Some(i128::from(i32::MAX))),
     }
 }

@@ -237,10 +237,13 @@ impl Reading {
         let (what, holds) = match words[..] {
             ["in", i] => (What::In(number(i)?), own),
             ["in", i, "f32"] => (What::In(number(i)?), Scalar::F32),
+            ["in", i, "i8"] => (What::In(number(i)?), Scalar::I8),
             ["out", i] => (What::Out(number(i)?), own),
             ["out", i, "f32"] => (What::Out(number(i)?), Scalar::F32),
+            ["out", i, "i8"] => (What::Out(number(i)?), Scalar::I8),
             ["weight", i] => (What::Weight(number(i)?), own),
             ["weight", i, "f32"] => (What::Weight(number(i)?), Scalar::F32),
+            ["weight", i, "i8"] => (What::Weight(number(i)?), Scalar::I8),
             ["scratch", i] | ["scratch", i, "f32"] => (What::Scratch(number(i)?), Scalar::F32),
             ["rows"] => (What::RowCount, Scalar::I32),
             ["tokens"] => (What::Token, Scalar::I32),

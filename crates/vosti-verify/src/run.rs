@@ -267,6 +267,17 @@ impl<'k> Run<'k> {
                 }
             }
             OpKind::Reduce { op: f, x, axis } => self.reduce(t, *f, *x, *axis, idx, env),
+            OpKind::Dot { a, acc, .. } => {
+                let start = self.int(t, *acc, idx, env)?;
+                // A product of two numbers of 8 bits is at most 2^14.
+                let most = (self.shape(*a)[1] as i128) << 14;
+                let bound = |end: Option<i128>, by: i128| end.map(|end| end + by);
+                let (lo, hi) = (bound(t.bounds(start).0, -most), bound(t.bounds(start).1, most));
+                let (least, largest) = range(Scalar::I32);
+                // A sum that may wrap is any number.
+                let fits = lo >= least && lo.is_some() && hi <= largest && hi.is_some();
+                fits.then(|| t.fresh(&format!("dot@{}", self.world.side), (lo, hi)))
+            }
             OpKind::If { cond, then, otherwise } => {
                 let c = self.int(t, *cond, &[], env)?;
                 let a = self.int(t, then.yields[result], idx, env)?;

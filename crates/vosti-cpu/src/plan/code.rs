@@ -135,6 +135,18 @@ pub struct DotCode {
     pub b_packed: u32,
 }
 
+/// `dst = start + a * b` for integers, all in scratch as 32 bits wide.
+#[derive(Clone, Debug)]
+pub struct IntDotCode {
+    pub rows: Count,
+    pub columns: usize,
+    pub depth: usize,
+    pub a: Place,
+    pub b: Place,
+    pub start: Place,
+    pub dst: Place,
+}
+
 /// Computes the live lanes of an axis: a lane is live if every bound and mask of at least one store holds.
 #[derive(Clone, Debug)]
 pub struct LiveCode {
@@ -309,6 +321,7 @@ pub enum Instr {
     Load(Box<PointerAccess>),
     Store(Box<PointerAccess>),
     Dot(Box<DotCode>),
+    IntDot(Box<IntDotCode>),
     /// `index = lo`; jumps to `end` unless `index < hi`.
     Enter {
         index: u32,

@@ -197,6 +197,7 @@ pub fn plain(case: &Case) -> Vec<Buffer> {
 fn bytes(buffer: &Buffer) -> Vec<u8> {
     match buffer {
         Buffer::I1(v) => v.iter().map(|x| u8::from(*x)).collect(),
+        Buffer::I8(v) => v.iter().map(|x| *x as u8).collect(),
         Buffer::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
         Buffer::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
         Buffer::Bf16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),

@@ -339,7 +339,30 @@ impl Generator {
         self.pool.floats.push(acc);
     }
 
-    /// One float tile, one integer tile and, in the first column of the grid, one column.
+    /// I32 `[bm, bn]`: the tile of bytes.
+    pub(super) fn load_bytes(&mut self) -> Value {
+        let s = self.sizes;
+        let (rows, cols) = (self.long_rows(), self.long(s.cols as i64));
+        let ptr = self.block(self.params.bytes, [rows, cols], [s.cols as i64, 1], [self.row, self.col], [s.bm, s.bn]);
+        let x = self.op(OpKind::LoadBlock { ptr, check: vec![0, 1], padding: Padding::Zero });
+        self.cast(Cast::ExtS, x, Scalar::I32)
+    }
+
+    /// `acc + x x^T y` of integers: the inner product is cut to 8 bits, and the outer one may wrap.
+    pub(super) fn dot_of_integers(&mut self) {
+        let s = self.sizes;
+        let ints = self.pool.ints.clone();
+        let (x, y, acc) = (self.pick(&ints), self.pick(&ints), self.pick(&ints));
+        let (x, y) = (self.cast(Cast::Trunc, x, Scalar::I8), self.cast(Cast::Trunc, y, Scalar::I8));
+        let right = self.op(OpKind::Transpose { x, perm: vec![1, 0] });
+        let zero = self.int(0, &[s.bm, s.bm]);
+        let inner = self.op(OpKind::Dot { a: x, b: right, acc: zero });
+        let inner = self.cast(Cast::Trunc, inner, Scalar::I8);
+        let sum = self.op(OpKind::Dot { a: inner, b: y, acc });
+        self.pool.ints.push(sum);
+    }
+
+    /// One float tile, one integer tile, the same cut to bytes and, in the first column of the grid, one column.
     pub(super) fn store_all(&mut self) {
         let s = self.sizes;
         let i = self.rows_of_tile();
@@ -363,6 +386,12 @@ impl Generator {
         let ptr = self.op(OpKind::AddPtr { ptr, offset });
         let value = *self.pool.ints.last().expect("one from the start");
         self.effect(OpKind::Store { ptr, value, mask: Some(mask) });
+        let value = self.cast(Cast::Trunc, value, Scalar::I8);
+        let rows = self.long_rows();
+        let cols = self.long(s.cols as i64);
+        let base = self.params.out_bytes;
+        let ptr = self.block(base, [rows, cols], [s.cols as i64, 1], [self.row, self.col], [s.bm, s.bn]);
+        self.effect(OpKind::StoreBlock { ptr, value, check: vec![0, 1] });
 
         let zero = self.int(0, &[]);
         let first = self.op(OpKind::CmpInt { op: CmpInt::Eq, a: self.col, b: zero });

@@ -128,6 +128,7 @@ pub(super) fn binary_float(op: Binary, a: f32, b: f32) -> f32 {
 fn wrap(x: i64, elem: Scalar) -> i64 {
     match elem {
         Scalar::I1 => x & 1,
+        Scalar::I8 => i64::from(x as i8),
         Scalar::I32 => i64::from(x as i32),
         _ => x,
     }
@@ -140,7 +141,11 @@ fn signed(x: i64, elem: Scalar) -> i64 {
 
 /// As an unsigned number.
 fn unsigned(x: i64, elem: Scalar) -> u64 {
-    if elem == Scalar::I32 { u64::from(x as u32) } else { x as u64 }
+    match elem {
+        Scalar::I8 => u64::from(x as u8),
+        Scalar::I32 => u64::from(x as u32),
+        _ => x as u64,
+    }
 }
 
 pub(super) fn binary_int(op: Binary, a: i64, b: i64, elem: Scalar) -> Step<i64> {
@@ -220,6 +225,7 @@ fn cmp_float(op: CmpFloat, a: f32, b: f32) -> bool {
 fn float_to_int(x: f32, to: Scalar) -> i64 {
     match to {
         Scalar::I1 => (x as i64) & 1,
+        Scalar::I8 => i64::from(x as i8),
         Scalar::I32 => i64::from(x as i32),
         _ => x as i64,
     }

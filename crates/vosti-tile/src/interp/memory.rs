@@ -21,6 +21,8 @@ pub enum Buffer {
     /// One `bool` for each element.
     I1(Vec<bool>),
     /// Two's complement.
+    I8(Vec<i8>),
+    /// Two's complement.
     I32(Vec<i32>),
     /// Two's complement.
     I64(Vec<i64>),
@@ -35,6 +37,7 @@ impl Buffer {
     pub fn zeros(elem: Scalar, len: usize) -> Buffer {
         match elem {
             Scalar::I1 => Buffer::I1(vec![false; len]),
+            Scalar::I8 => Buffer::I8(vec![0; len]),
             Scalar::I32 => Buffer::I32(vec![0; len]),
             Scalar::I64 => Buffer::I64(vec![0; len]),
             Scalar::Bf16 => Buffer::Bf16(vec![0; len]),
@@ -45,6 +48,7 @@ impl Buffer {
     pub fn elem(&self) -> Scalar {
         match self {
             Buffer::I1(_) => Scalar::I1,
+            Buffer::I8(_) => Scalar::I8,
             Buffer::I32(_) => Scalar::I32,
             Buffer::I64(_) => Scalar::I64,
             Buffer::Bf16(_) => Scalar::Bf16,
@@ -55,6 +59,7 @@ impl Buffer {
     pub fn len(&self) -> usize {
         match self {
             Buffer::I1(v) => v.len(),
+            Buffer::I8(v) => v.len(),
             Buffer::I32(v) => v.len(),
             Buffer::I64(v) => v.len(),
             Buffer::Bf16(v) => v.len(),
@@ -69,6 +74,7 @@ impl Buffer {
     pub fn bits(&self, index: usize) -> u64 {
         match self {
             Buffer::I1(v) => v[index].into(),
+            Buffer::I8(v) => u64::from(v[index] as u8),
             Buffer::I32(v) => u64::from(v[index] as u32),
             Buffer::I64(v) => v[index] as u64,
             Buffer::Bf16(v) => v[index].into(),
@@ -79,6 +85,7 @@ impl Buffer {
     pub fn set_bits(&mut self, index: usize, bits: u64) {
         match self {
             Buffer::I1(v) => v[index] = bits & 1 != 0,
+            Buffer::I8(v) => v[index] = bits as i8,
             Buffer::I32(v) => v[index] = bits as u32 as i32,
             Buffer::I64(v) => v[index] = bits as i64,
             Buffer::Bf16(v) => v[index] = bits as u16,
@@ -121,6 +128,7 @@ pub(crate) fn float_of(bits: u64, elem: Scalar) -> f32 {
 pub(crate) fn int_of(bits: u64, elem: Scalar) -> i64 {
     match elem {
         Scalar::I1 => (bits & 1) as i64,
+        Scalar::I8 => i64::from(bits as i8),
         Scalar::I32 => i64::from(bits as u32 as i32),
         _ => bits as i64,
     }
@@ -137,6 +145,7 @@ pub(crate) fn float_bits(x: f32, elem: Scalar) -> u64 {
 pub(crate) fn int_bits(x: i64, elem: Scalar) -> u64 {
     match elem {
         Scalar::I1 => (x & 1) as u64,
+        Scalar::I8 => u64::from(x as u8),
         Scalar::I32 => u64::from(x as u32),
         _ => x as u64,
     }

@@ -521,6 +521,9 @@ impl<M: Memory> Machine<'_, M> {
     fn dot(&self, a: Value, b: Value, acc: Value) -> Data {
         let (ta, tb) = (self.kernel.ty(a), self.kernel.ty(b));
         let sizes = [ta.shape()[0], ta.shape()[1], tb.shape()[1]];
+        if ta.elem() == Scalar::I8 {
+            return Data::Int(integer_dot(self.get(acc).ints(), self.get(a).ints(), self.get(b).ints(), sizes));
+        }
         let mut out = self.get(acc).floats().to_vec();
         numerics::dot(&mut out, self.get(a).floats(), self.get(b).floats(), sizes, ta.elem() == Scalar::Bf16);
         Data::Float(out)
@@ -542,6 +545,15 @@ impl<M: Memory> Machine<'_, M> {
         let fold = |s: usize| (1..n).try_fold(v[s], |acc, i| elementwise::binary_int(op, acc, v[s + i * inner], elem));
         starts.map(fold).collect::<Step<Vec<_>>>().map(Data::Int)
     }
+}
+
+/// `acc + a b` in `I32`, which wraps, for row-major tiles.
+fn integer_dot(acc: &[i64], a: &[i64], b: &[i64], [m, k, n]: [usize; 3]) -> Vec<i64> {
+    let lane = |i: usize, j: usize| {
+        let products = (0..k).map(|t| (a[i * k + t] * b[t * n + j]) as i32);
+        i64::from(products.fold(acc[i * n + j] as i32, i32::wrapping_add))
+    };
+    (0..m * n).map(|at| lane(at / n, at % n)).collect()
 }
 
 impl Window {

@@ -22,8 +22,8 @@ from exact import TINY, flush
 
 LOOSE = {"tt.dot", "tt.reduce", "math.exp", "math.exp2", "math.rsqrt", "math.fma", "math.log", "math.log2",
          "math.sin", "math.cos"}
-DTYPES = {"i1": np.bool_, "i32": np.int32, "i64": np.int64, "f32": np.float32, "bf16": np.float32}
-STORED = {"i1": np.uint8, "i32": np.int32, "i64": np.int64, "f32": np.uint32, "bf16": np.uint16}
+DTYPES = {"i1": np.bool_, "i8": np.int8, "i32": np.int32, "i64": np.int64, "f32": np.float32, "bf16": np.float32}
+STORED = {"i1": np.uint8, "i8": np.int8, "i32": np.int32, "i64": np.int64, "f32": np.uint32, "bf16": np.uint16}
 EPS = 2.0**-24
 # Products of a case's dots that are computed in Vosti's own order.
 OWN_MAX = 1 << 24
@@ -138,7 +138,7 @@ def binary(op, a, b):
         wide_a, wide_b = a.astype(object), b.astype(object)
         q = np.frompyfunc(lambda x, y: (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1), 2, 1)(wide_a, wide_b)
         return np.asarray(q if kind == "divsi" else wide_a - q * wide_b).astype(a.dtype)
-    unsigned = {np.dtype(np.int32): np.uint32, np.dtype(np.int64): np.uint64, np.dtype(np.bool_): np.uint8}[a.dtype]
+    unsigned = {np.dtype(np.int8): np.uint8, np.dtype(np.int32): np.uint32, np.dtype(np.int64): np.uint64, np.dtype(np.bool_): np.uint8}[a.dtype]
     table = {"addi": np.add, "subi": np.subtract, "muli": np.multiply, "andi": np.bitwise_and, "ori": np.bitwise_or,
              "xori": np.bitwise_xor, "shli": np.left_shift, "shrsi": np.right_shift, "maxsi": np.maximum,
              "minsi": np.minimum}
@@ -165,7 +165,7 @@ def compare(predicate, a, b):
         sb, ub = -b.astype(np.int32), b.astype(np.uint32)
     else:
         signed, sb = a, b
-        view = np.uint32 if a.dtype == np.int32 else np.uint64
+        view = {1: np.uint8, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
         unsigned, ub = np.ascontiguousarray(a).view(view), np.ascontiguousarray(b).view(view)
     x, y = (unsigned, ub) if predicate[0] == "u" else (signed, sb)
     return {"eq": x == y, "ne": x != y, "lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[
@@ -181,12 +181,13 @@ def cast(op, x, source, target):
     if kind == "extsi":
         return (-x.astype(DTYPES[target])) if source == "i1" else x.astype(DTYPES[target])
     if kind == "extui":
-        return (x.view(np.uint32) if source == "i32" else x).astype(DTYPES[target])
+        unsigned = {"i8": np.uint8, "i32": np.uint32}
+        return (x.view(unsigned[source]) if source in unsigned else x).astype(DTYPES[target])
     if kind == "trunci":
         return (x & 1).astype(np.bool_) if target == "i1" else x.astype(DTYPES[target])
     if kind in ("sitofp", "uitofp"):
         if kind == "uitofp" and source != "i1":
-            x = x.view(np.uint32 if source == "i32" else np.uint64)
+            x = x.view({"i8": np.uint8, "i32": np.uint32, "i64": np.uint64}[source])
         value = (-x.astype(np.float32) if kind == "sitofp" else x.astype(np.float32)) if source == "i1" else x.astype(np.float32)
         return to_bf16(value) if target == "bf16" else value
     if kind == "fptosi":
@@ -393,7 +394,11 @@ class Case:
             with np.errstate(all="ignore"):
                 return [flush({"math.sqrt": np.sqrt, "math.floor": np.floor, "math.ceil": np.ceil}[name](flush(get(0))))]
         if name == "tt.dot":
-            pairs = type_of(op.signature.split(" * ")[0])[2] == "bf16"
+            elem = type_of(op.signature.split(" * ")[0])[2]
+            if elem == "i8":
+                a, b, acc = (get(i).astype(np.int64) for i in range(3))
+                return [(acc + a @ b).astype(np.int32)]
+            pairs = elem == "bf16"
             return [self.follow(name, [get(0), get(1), get(2)], pairs)]
         if name == "tt.reduce":
             axis = int(re.search(r"axis = (\d+)", rest)[1])

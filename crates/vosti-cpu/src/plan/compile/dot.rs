@@ -8,7 +8,7 @@ use vosti_tile::{Kernel, Literal, Op, OpKind, Scalar, Value};
 use super::tile::{Block, Sym, Tile, Whole, size};
 use super::{Allocation, Compiler, Result, all_stored};
 use crate::layout::{Layout, PANEL};
-use crate::plan::code::{DotCode, Instr, Lanes, Operand};
+use crate::plan::code::{DotCode, Instr, IntDotCode, Lanes, Operand, Place};
 
 /// A loaded operand: its window and the axes checked, with the type's padding.
 struct Loaded {
@@ -20,6 +20,9 @@ struct Loaded {
 impl<'k> Compiler<'k> {
     pub(super) fn dot(&mut self, result: Value, a: Value, b: Value, acc: Value) -> Result<()> {
         let depth = self.kernel.ty(a).shape()[1];
+        if self.elem(a).is_int() {
+            return self.int_dot(result, a, b, acc, depth);
+        }
         let (dst, accumulate) = self.accumulator(result, acc, &[a, b])?;
         let left = match self.pending(a) {
             Some(loaded) => Source::Memory(loaded),
@@ -31,6 +34,23 @@ impl<'k> Compiler<'k> {
         };
         self.emit_dot([result, a, b], left, right, depth, &dst, accumulate)?;
         self.define(result, Sym::Tile(dst));
+        Ok(())
+    }
+
+    fn int_dot(&mut self, result: Value, a: Value, b: Value, acc: Value, depth: usize) -> Result<()> {
+        let tiles = [self.full(a)?, self.full(b)?, self.full(acc)?];
+        let target = self.fresh(result);
+        let place = |value: Value, tile: &Tile| {
+            // The only column of a tile is a vector.
+            let one = self.kernel.ty(value).shape()[1] == 1;
+            Place { at: tile.memory.at, row: if one { 4 } else { self.row_bytes(value) }, lanes: true }
+        };
+        let [a, b, start] = [place(a, &tiles[0]), place(b, &tiles[1]), place(acc, &tiles[2])];
+        let dst = place(result, &target);
+        let columns = self.kernel.ty(result).shape()[1];
+        let rows = self.lanes(result, 0).count;
+        self.code.push(Instr::IntDot(Box::new(IntDotCode { rows, columns, depth, a, b, start, dst })));
+        self.define(result, Sym::Tile(target));
         Ok(())
     }
 

@@ -200,7 +200,7 @@ impl<'k> Compiler<'k> {
             return self.unsupported("a load from a computed window");
         };
         let merged = self.axes.merges.values().any(|v| *v == result);
-        if merged || self.only_dots_read(result) {
+        if merged || self.elem(result).is_float() && self.only_dots_read(result) {
             self.deferred[block.array.param] = Some(self.line);
             self.define(result, Sym::Pending { block, check: check.to_vec(), padding });
             return Ok(());

@@ -9,11 +9,11 @@ use crate::plan::code::{Fill, Instr, Int, Ints, MapCode, Place};
 use crate::plan::scratch::Allocation;
 use crate::vector::{Versions, ops};
 
-/// Bytes of an element in scratch memory: truth values take four.
+/// Bytes of an element in scratch memory: truth values and integers of 8 bits take four.
 pub(crate) fn size(elem: Scalar) -> usize {
     match elem {
         Scalar::Bf16 => 2,
-        Scalar::I1 | Scalar::I32 | Scalar::F32 => 4,
+        Scalar::I1 | Scalar::I8 | Scalar::I32 | Scalar::F32 => 4,
         Scalar::I64 => 8,
     }
 }

@@ -252,6 +252,8 @@ impl Machine {
                 }
                 (Direction::Load, Scalar::I1) => load_truth(param, run, tile),
                 (Direction::Store, Scalar::I1) => store_truth(param, run, tile),
+                (Direction::Load, Scalar::I8) => load_bytes(param, run, tile.cast()),
+                (Direction::Store, Scalar::I8) => store_bytes(param, run, tile.cast()),
                 (Direction::Load, Scalar::Bf16) => load_run::<u16>(param, run, tile.cast()),
                 (Direction::Load, Scalar::I64) => load_run::<u64>(param, run, tile.cast()),
                 (Direction::Load, _) => load_run::<u32>(param, run, tile.cast()),
@@ -531,6 +533,22 @@ unsafe fn store_run<T: Copy>(param: &Param, run: Run, tile: *const T, canonical:
                 }
             }
         }
+    }
+}
+
+unsafe fn load_bytes(param: &Param, run: Run, tile: *mut i32) {
+    for i in 0..run.count {
+        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
+        // SAFETY: the caller checked every index.
+        unsafe { *tile.add(i) = i32::from(*param.base.add(at).cast::<i8>()) }
+    }
+}
+
+unsafe fn store_bytes(param: &Param, run: Run, tile: *const i32) {
+    for i in 0..run.count {
+        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
+        // SAFETY: the caller checked every index.
+        unsafe { *param.base.add(at) = *tile.add(i) as u8 }
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Expanded, Machine, Param};
 use crate::layout::{Layout, PANEL, block_columns};
 use crate::memory::Region;
 use crate::micro::{Dot, DotFn, Stored, dot_stored};
-use crate::plan::code::{BlockAccess, DotCode, Int, Operand, WindowAxis};
+use crate::plan::code::{BlockAccess, DotCode, Int, IntDotCode, Operand, Place, WindowAxis};
 use crate::storage::{self, Form};
 
 /// A right operand in stored panels: the weight, the first panel, the first k, and the number of k in memory.
@@ -109,6 +109,24 @@ unsafe fn in_zeros<T: Copy>(kernel: DotFn<T>, dot: &Dot<T>) {
 }
 
 impl Machine {
+    /// A dot of integers that no register kernel takes. Its sum wraps.
+    pub(super) unsafe fn int_dot(&mut self, code: &IntDotCode) {
+        let row = |place: Place, row: usize| place.at as usize + row * place.row as usize;
+        for t in 0..self.n(code.rows) {
+            // SAFETY: places of the plan, with as many lanes; `dst` is no operand's place.
+            unsafe {
+                let lanes = |place: Place, t: usize| self.base.add(row(place, t)).cast::<i32>();
+                let dst = std::slice::from_raw_parts_mut(lanes(code.dst, t), code.columns);
+                dst.copy_from_slice(std::slice::from_raw_parts(lanes(code.start, t), code.columns));
+                for k in 0..code.depth {
+                    let x = *lanes(code.a, t).add(k);
+                    let weights = std::slice::from_raw_parts(lanes(code.b, k), code.columns);
+                    dst.iter_mut().zip(weights).for_each(|(sum, w)| *sum = sum.wrapping_add(x.wrapping_mul(*w)));
+                }
+            }
+        }
+    }
+
     pub(super) unsafe fn dot(&mut self, params: &[Param], code: &DotCode) {
         // SAFETY: the caller's; element types of the operands are the code's.
         unsafe {

@@ -191,6 +191,7 @@ impl Machine {
                     Instr::Load(access) => self.load(params, access),
                     Instr::Store(access) => self.store(params, access),
                     Instr::Dot(code) => self.dot(params, code),
+                    Instr::IntDot(code) => self.int_dot(code),
                     Instr::Enter { index, wide, lo, hi, end } => {
                         let (lo, hi) = (self.int(*lo), self.int(*hi));
                         self.put_int(*index, *wide, lo);
