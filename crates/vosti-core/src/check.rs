@@ -99,7 +99,7 @@ impl Program {
         }
         let decl = self.buffers[logits];
         let selected = match decl.rows { RowSet::Selected => true, RowSet::All => false };
-        let wide = match decl.dtype { Dtype::F32 => true, Dtype::I32 | Dtype::Bf16 => false };
+        let wide = match decl.dtype { Dtype::F32 => true, Dtype::I8 | Dtype::I32 | Dtype::Bf16 => false };
         if !selected || !wide || decl.width != self.vocab {
             return Err(ProgramError::LogitsBuffer);
         }
