@@ -5,8 +5,8 @@
 
 use std::arch::x86_64::*;
 
-use super::avx512::AHEAD;
-use super::{Dot, LANES, Stored};
+use super::avx512::{self, AHEAD};
+use super::{Dot, LANES, Stored, by_units, portable};
 use crate::storage::blocks::{PAIRS, REGISTER, STRIPE, STRIPES, Shape};
 use crate::storage::{Form, exponents};
 
@@ -43,6 +43,7 @@ pub unsafe fn dot(dot: &Dot<u16>, stored: &Stored) {
         match stored.panel.form {
             Form::Bf16 => unreachable!("a panel in BF16 is read as it is"),
             Form::Exponents => exponents_rows(dot, stored),
+            Form::Integers(_) => by_units(dot, stored, avx512::bf16, portable::expand),
             Form::Blocks(format) => {
                 let shape = &Shape::of(format);
                 match (shape.low, shape.high) {

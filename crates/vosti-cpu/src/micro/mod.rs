@@ -13,6 +13,7 @@ mod avx2_stored;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_stored;
+pub mod integers;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;

@@ -54,7 +54,7 @@ unsafe fn blocks<T>(dot: &Dot<T>, pair: usize, rows: [RowsFn<T>; ROWS], definiti
                 let mut results = [[vdupq_n_f32(0.0); VECTORS]; ROWS];
                 forget_flushes();
                 rows[block.rows - 1](&block, &mut results);
-                if flushed(&results) {
+                if flushed_before(&results) {
                     definition(&block);
                     continue;
                 }
@@ -70,15 +70,15 @@ unsafe fn blocks<T>(dot: &Dot<T>, pair: usize, rows: [RowsFn<T>; ROWS], definiti
 
 /// Clears the processor's exception flags. Operands are read after it, because the compiler assumes that it writes memory.
 #[inline(always)]
-fn forget_flushes() {
-    // SAFETY: the flags are read in this file only.
+pub(super) fn forget_flushes() {
+    // SAFETY: the flags are read in this function's callers only.
     unsafe { std::arch::asm!("msr fpsr, xzr", options(nostack)) }
 }
 
 /// Whether a result was flushed since the flags were cleared. The results are in memory that the compiler assumes to be read
 /// here, so that all of them are computed before.
 #[inline(always)]
-fn flushed(results: &Block) -> bool {
+pub(super) fn flushed_before<T>(results: &T) -> bool {
     const UFC: u64 = 1 << 3;
     let flags: u64;
     // SAFETY: reads a register.

@@ -5,7 +5,7 @@ use vosti_tile::numerics::{dot_bf16_step, dot_f32_step};
 use super::{Dot, LANES, Stored, by_units};
 use crate::layout::PANEL;
 use crate::storage::blocks::{PAIRS, Shape};
-use crate::storage::{Form, Panel, exponents};
+use crate::storage::{Form, Panel, exponents, integers};
 
 /// # Safety
 /// See [`super::DotFn`].
@@ -78,6 +78,7 @@ pub(super) unsafe fn expand(panel: &Panel, first: usize, steps: usize, out: *mut
                         Form::Bf16 => unreachable!("a panel in BF16 is read as it is"),
                         Form::Exponents => exponents::element(panel.at, row, k),
                         Form::Blocks(format) => Shape::of(format).element(panel.at, row, k),
+                        Form::Integers(format) => integers::element(format, panel.at, row, k).bf16(),
                     };
                 }
             }

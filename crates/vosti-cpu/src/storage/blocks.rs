@@ -93,6 +93,11 @@ impl Shape {
     /// Packs up to 64 rows into a panel of zeros. Missing rows become +0: their scales are zero, and their code stands for no
     /// negative number. Panics if the format or the size of `out` is another.
     pub fn pack(&self, rows: &Quantised, out: &mut [u8]) {
+        self.pack_by(rows, out, |codes, row, unit, out| self.put_unit(codes, row, unit, out));
+    }
+
+    /// As [`Shape::pack`]; `put` writes a row's codes of a unit (codes, row, unit, panel).
+    pub(super) fn pack_by(&self, rows: &Quantised, out: &mut [u8], put: impl Fn(&[u8], usize, usize, &mut [u8])) {
         assert!(rows.rows() <= PANEL && rows.format == self.format && out.len() == self.panel_bytes(rows.columns));
         let format = self.format;
         let (chunks, groups) = (rows.columns / format.chunk, rows.columns / format.group);
@@ -113,13 +118,13 @@ impl Shape {
                 }
             }
             for (unit, codes) in rows.codes[row * rows.columns..][..rows.columns].chunks_exact(UNIT).enumerate() {
-                self.put_unit(codes, row, unit, out);
+                put(codes, row, unit, out);
             }
         }
         let positive = |code: &u8| format.value(*code).is_sign_positive();
         let none = [(0..=u8::MAX).find(positive).expect("some code stands for no negative number"); UNIT];
         for row in rows.rows()..PANEL {
-            (0..rows.columns / UNIT).for_each(|unit| self.put_unit(&none, row, unit, out));
+            (0..rows.columns / UNIT).for_each(|unit| put(&none, row, unit, out));
         }
     }
 
@@ -142,7 +147,7 @@ impl Shape {
     /// # Safety
     /// `panel` has this shape, the row and the element.
     #[inline(always)]
-    unsafe fn scales(&self, panel: *const u8, row: usize, k: usize) -> (f32, f32) {
+    pub(super) unsafe fn scales(&self, panel: *const u8, row: usize, k: usize) -> (f32, f32) {
         let (chunk, unit) = self.places(k / UNIT);
         let group = k % UNIT / self.format.group;
         // SAFETY: the caller's; places of the shape.

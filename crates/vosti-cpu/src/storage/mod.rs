@@ -1,16 +1,17 @@
 //! Compact forms of a BF16 matrix's panels: fewer bytes in memory, and exactly the same numbers.
 //!
 //! Decoding a few rows is limited by reading weights from memory, so weights are kept small and expanded for the dot. A panel
-//! has one of three forms: BF16 as in `RowPanels`, 13 bits an element ([`exponents`], for weights that the file has in BF16),
-//! or the blocks of a quantised file ([`blocks`]). All forms hold the same BF16 numbers. The panels of a weight may have
-//! different forms, and the form changes no bit of a result.
+//! has one of four forms: BF16 as in `RowPanels`, 13 bits an element ([`exponents`], for weights that the file has in BF16),
+//! or the blocks of a quantised file, for products in BF16 ([`blocks`]) or in integers ([`integers`]). All forms hold the same
+//! BF16 numbers. The panels of a weight may have different forms, and the form changes no bit of a result.
 //!
 //! A weight is a list of its panels' offsets, followed by the panels, each at a multiple of 64 bytes. [`element_of_row`]
 //! reads single elements; [`crate::micro`] has dots and whole panels.
-//! Read next: [`blocks`], [`exponents`], [`crate::micro`].
+//! Read next: [`blocks`], [`integers`], [`exponents`], [`crate::micro`].
 
 pub mod blocks;
 pub mod exponents;
+pub mod integers;
 
 use std::sync::Mutex;
 use vosti_kernels::quantised::FORMATS;
@@ -28,8 +29,10 @@ pub enum Form {
     Bf16,
     /// In 13 bits.
     Exponents,
-    /// The blocks of this format.
+    /// The blocks of this format, for products in BF16.
     Blocks(&'static Format),
+    /// The blocks of this format, for products in integers.
+    Integers(&'static Format),
 }
 
 impl Form {
@@ -38,9 +41,8 @@ impl Form {
         match self {
             Form::Bf16 => 0,
             Form::Exponents => 1,
-            Form::Blocks(format) => {
-                2 + FORMATS.iter().position(|known| known == format).expect("a format is one of all")
-            }
+            Form::Blocks(format) => 2 + index(format),
+            Form::Integers(format) => 2 + FORMATS.len() + index(format),
         }
     }
 
@@ -48,7 +50,10 @@ impl Form {
         match number {
             0 => Form::Bf16,
             1 => Form::Exponents,
-            _ => Form::Blocks(&FORMATS[number - 2]),
+            _ => match FORMATS.get(number - 2) {
+                Some(format) => Form::Blocks(format),
+                None => Form::Integers(&FORMATS[number - 2 - FORMATS.len()]),
+            },
         }
     }
 
@@ -57,7 +62,7 @@ impl Form {
         match self {
             Form::Bf16 => 2 * PANEL * row_len.next_multiple_of(2),
             Form::Exponents => exponents::panel_bytes(row_len),
-            Form::Blocks(format) => blocks::Shape::of(format).panel_bytes(row_len),
+            Form::Blocks(format) | Form::Integers(format) => blocks::Shape::of(format).panel_bytes(row_len),
         }
     }
 
@@ -66,10 +71,18 @@ impl Form {
     pub fn granule(self) -> usize {
         match self {
             Form::Bf16 | Form::Exponents => 2,
-            Form::Blocks(_) => blocks::UNIT,
+            Form::Blocks(_) | Form::Integers(_) => blocks::UNIT,
         }
     }
 }
+
+/// A format's index in the list of all.
+fn index(format: &Format) -> usize {
+    FORMATS.iter().position(|known| known == format).expect("a format is one of all")
+}
+
+// A form's number stands in the bits below a panel's alignment.
+const _: () = assert!(2 + 2 * FORMATS.len() <= ALIGN);
 
 /// The most bytes that `panels` panels and their list take.
 pub fn bytes_max(panels: usize, row_len: usize) -> usize {
@@ -123,6 +136,14 @@ impl Packed {
         let mut bytes = vec![0; shape.panel_bytes(rows.columns)];
         shape.pack(rows, &mut bytes);
         Self { form: Form::Blocks(rows.format), bytes }
+    }
+
+    /// A panel of up to 64 rows in the blocks of their format, for products in integers.
+    pub fn integers(rows: &Quantised) -> Self {
+        let form = Form::Integers(rows.format);
+        let mut bytes = vec![0; form.bytes(rows.columns)];
+        integers::pack(rows, &mut bytes);
+        Self { form, bytes }
     }
 }
 
@@ -179,6 +200,7 @@ pub unsafe fn element_of_row(base: *const u8, row: usize, k: usize) -> u16 {
             Form::Bf16 => *at.cast::<u16>().add(k / 2 * 2 * PANEL + row % PANEL * 2 + k % 2),
             Form::Exponents => exponents::element(at, row % PANEL, k),
             Form::Blocks(format) => blocks::Shape::of(format).element(at, row % PANEL, k),
+            Form::Integers(format) => integers::element(format, at, row % PANEL, k).bf16(),
         }
     }
 }
