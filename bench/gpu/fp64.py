@@ -35,7 +35,7 @@ def read(path):
         elif entry["dtype"] == "F32":
             tensors[name] = np.frombuffer(data[start:end], "<f4").astype(np.float64)
         else:
-            tensors[name] = np.frombuffer(data[start:end], "<i4")
+            tensors[name] = np.frombuffer(data[start:end], "<i4" if entry["dtype"] == "I32" else "i1")
     return tensors, kinds, about
 
 
@@ -86,34 +86,99 @@ def linear(l):
     return {"out": product(x, w)}
 
 
-def linear_add(l):
-    value, off = linear(l)["out"]
+def added(l, value, off):
     residual, scale = l.inputs("residual", l.int("N")), l.constants["SCALE"]
     return {"out": (residual + value * scale, off * abs(scale) + F32 * np.abs(value * scale))}
 
 
-def linear_bias(l):
-    value, off = linear(l)["out"]
+def biased(l, value, off):
     total = value + l["bias"][:l.int("N")]
     return {"out": (total, off + F32 * np.abs(total))}
 
 
-def linear_logits(l):
-    value, off = linear(l)["out"]
+def capped(l, value, off):
     cap = l.constants["CAP"]
-    return {"out": (cap * np.tanh(value / cap), off + 16 * F32 * cap) if cap else (value, off)}
+    return (cap * np.tanh(value / cap), off + 16 * F32 * cap) if cap else (value, off)
+
+
+def linear_add(l):
+    return added(l, *linear(l)["out"])
+
+
+def linear_bias(l):
+    return biased(l, *linear(l)["out"])
+
+
+def linear_logits(l):
+    return {"out": capped(l, *linear(l)["out"])}
 
 
 def linear_glu(l):
     k, n = l.int("K"), l.int("N")
     x, w = l.inputs("x", k), l["w"].reshape(2 * n, k)
-    (gate, gate_off), (up, up_off) = product(x, w[:n]), product(x, w[n:])
+    return {"out": gated(l, product(x, w[:n]), product(x, w[n:]))}
+
+
+def gated(l, gate, up):
+    (gate, gate_off), (up, up_off) = gate, up
     z = gate if l.int("ACT") == 0 else np.sqrt(8 / np.pi) * (gate + 0.044715 * gate ** 3)
     with np.errstate(over="ignore"):
         act = gate / (1 + np.exp(-z))
     # The steepest slope of either function is below 1.2; an exponential is off by its argument's last place.
     off = 1.2 * gate_off * np.abs(up) + np.abs(act) * up_off + np.abs(act * up) * (16 + 4 * np.abs(z)) * F32
-    return {"out": (act * up, off)}
+    return act * up, off
+
+
+def quantise(l):
+    x = l.inputs("x", 32 * l.int("BLOCKS")).reshape(len(l.rows), -1, 32)
+    top = 32639 if l.int("WIDE") else 127
+    absmax = np.abs(x).max(-1, keepdims=True)
+    q = np.where(absmax <= 1e-30, 0, np.rint(x * (top / np.maximum(absmax, 1e-30))))
+    # The product with TOP / absmax may round to the other side of a half.
+    high = np.floor((q + 128) / 256) if l.int("WIDE") else q
+    flat = lambda y: y.reshape(len(l.rows), -1)
+    return {"scale": (flat(absmax / top), flat(F32 * absmax / top + TINY)), "hi": (flat(high), flat(high * 0 + 1))}
+
+
+def integers(l, height):
+    """Rows of integers times rows of a weight's blocks, and how far off the sum in FP32 may be."""
+    blocks, n, wide, halves = l.int("BLOCKS"), l.int("N"), l.int("WIDE"), l.int("HALVES")
+    q = l.inputs("hi", 32 * blocks).astype(np.float64)
+    q = 256 * q + l.inputs("lo", 32 * blocks) if wide else q
+    each = lambda y: y.reshape(len(y), 2 * blocks, -1)
+    scale = np.repeat(l.inputs("scale", blocks), 2, 1)
+    group = lambda y: y if halves else np.repeat(y[:, ::2], 2, 1)
+    scales, offsets = (group(l[name].reshape(height, 2 * blocks)) for name in ("scales", "offsets"))
+    left = each(q) * scale[:, :, None]
+    right = each(l["codes"].astype(np.float64).reshape(height, -1)) * scales[:, :, None]
+    flat = lambda y: y.reshape(len(y), -1)
+    value, size = flat(left) @ flat(right).T, np.abs(flat(left)) @ np.abs(flat(right)).T
+    if l.int("OFFSETS"):
+        sums = l.inputs("sums", 2 * blocks) * scale
+        value, size = value + sums @ offsets.T, size + np.abs(sums) @ np.abs(offsets).T
+    return value, 4 * (blocks + 2) * (F32 * size + TINY)
+
+
+def linear_int(l):
+    return {"out": integers(l, l.int("N"))}
+
+
+def linear_int_add(l):
+    return added(l, *integers(l, l.int("N")))
+
+
+def linear_int_bias(l):
+    return biased(l, *integers(l, l.int("N")))
+
+
+def linear_int_logits(l):
+    return {"out": capped(l, *integers(l, l.int("N")))}
+
+
+def linear_int_glu(l):
+    value, off = integers(l, 2 * l.int("N"))
+    n = l.int("N")
+    return {"out": gated(l, (value[:, :n], off[:, :n]), (value[:, n:], off[:, n:]))}
 
 
 def embed(l):
@@ -321,13 +386,14 @@ def topk_combine(l):
     return {"values": (values, 0), "columns": (columns, 0)}
 
 
-KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, embed,
+KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
+           linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, embed,
            gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine]
 
 
 def found(l, name, like):
     written = l["written." + name]
-    if name in ("out", "stream", "values", "columns"):
+    if name in ("out", "stream", "values", "columns", "hi", "scale"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
     cache = written.reshape(-1, l.int("KV_HEADS"), page, 2 * l.int("HALF"))

@@ -26,7 +26,7 @@ pub use error::KernelError;
 pub use inventory::{
     Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
 };
-pub use quantised::{Format, Quantised, Values};
+pub use quantised::{Format, Part, Quantised, Values};
 pub use request::request;
 pub use scores::{capped, scores, window};
 pub use spec::{Binding, Const, Launch, Scratch, Spec, TensorData};

@@ -6,6 +6,8 @@
 //! the subtraction rounds, and a fused multiply-add gives the same bits. `vosti-model` reads the blocks of a file.
 //! Read next: [`crate::spec::TensorData`].
 
+use crate::spec::TensorData;
+
 /// The numbers that codes stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
@@ -81,6 +83,42 @@ pub fn format(name: &str) -> Option<(usize, &'static Format)> {
     FORMATS.iter().enumerate().find(|(_, format)| format.name == name)
 }
 
+/// Elements of a block of products in integers, along k. Each half of one has a scale and an offset.
+pub const BLOCK: usize = 32;
+
+/// What products in integers read of a matrix in blocks: one of three weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// `[row][column]`, 8 bits: the value of each element's code.
+    Codes,
+    /// `[row][half block]`, FP32: the scale of the elements of half a block.
+    Scales,
+    /// `[row][half block]`, FP32: what is added to them, the negative of their minimum; -0 if the format has none.
+    Offsets,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Part; 3] = [Part::Codes, Part::Scales, Part::Offsets];
+
+    /// The name of the kernel parameter that the part is bound to.
+    pub fn parameter(self) -> &'static str {
+        match self {
+            Part::Codes => "codes",
+            Part::Scales => "scales",
+            Part::Offsets => "offsets",
+        }
+    }
+
+    /// The part's elements in a row of `columns` elements.
+    pub fn columns(self, columns: usize) -> usize {
+        match self {
+            Part::Codes => columns,
+            Part::Scales | Part::Offsets => columns / (BLOCK / 2),
+        }
+    }
+}
+
 /// Rows of one format and of one length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantised {
@@ -125,6 +163,29 @@ impl Quantised {
         self.group_scales.clear();
         self.group_minima.clear();
         self.codes.clear();
+    }
+
+    /// A part of all rows, row-major.
+    pub fn part(&self, part: Part) -> TensorData {
+        let Format { group, chunk, minimum, .. } = *self.format;
+        if part == Part::Codes {
+            return TensorData::I8(self.codes.iter().map(|code| self.format.value(*code) as i8).collect());
+        }
+        let (level, factors) = match part {
+            Part::Offsets => (&self.minima, &self.group_minima),
+            _ => (&self.scales, &self.group_scales),
+        };
+        let of = |half: usize| {
+            let first = half * BLOCK / 2;
+            let scale = half::f16::from_bits(level[first / chunk]).to_f32();
+            factors.get(first / group).map_or(scale, |factor| scale * f32::from(*factor))
+        };
+        let halves = 0..self.codes.len() / (BLOCK / 2);
+        TensorData::F32(match part {
+            Part::Offsets if minimum => halves.map(|half| -of(half)).collect(),
+            Part::Offsets => vec![-0.0; halves.len()],
+            _ => halves.map(of).collect(),
+        })
     }
 
     /// How many rows there are.

@@ -13,6 +13,8 @@ pub enum TensorData {
     Bf16(Vec<u16>),
     /// Single precision.
     F32(Vec<f32>),
+    /// Integers of 8 bits.
+    I8(Vec<i8>),
 }
 
 impl TensorData {
@@ -21,6 +23,7 @@ impl TensorData {
         match self {
             Self::Bf16(data) => Self::Bf16(data[range].to_vec()),
             Self::F32(data) => Self::F32(data[range].to_vec()),
+            Self::I8(data) => Self::I8(data[range].to_vec()),
         }
     }
 
@@ -30,6 +33,7 @@ impl TensorData {
         match self {
             Self::Bf16(data) => data.len(),
             Self::F32(data) => data.len(),
+            Self::I8(data) => data.len(),
         }
     }
 }

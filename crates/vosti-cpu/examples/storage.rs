@@ -87,6 +87,7 @@ impl Measured {
         let left: Vec<u16> = (0..rows * width).map(|i| (0x3f80 + i % 64) as u16).collect();
         let bytes: Vec<i8> = (0..rows * width).map(|i| (i * 37 % 255) as i8).collect();
         let (scales, sums) = (vec![0.01f32; rows * width / 32], vec![100i32; rows * width / 16]);
+        let floats = vec![100f32; rows * width / 16];
         let (mut out, mut room) = (vec![0f32; rows * 64], vec![0u16; 64 * width]);
         let start = at_work();
         for panel in 0..elements(rows) / 64 / width {
@@ -102,6 +103,7 @@ impl Measured {
                         sx: scales.as_ptr(),
                         sx_row: width / 32,
                         qsum: sums.as_ptr(),
+                        sums: floats.as_ptr(),
                         qsum_row: width / 16,
                         panel,
                         first: 0,

@@ -4,7 +4,7 @@
 //! workers and waits for them.
 //! Read next: [`crate::wiring`], [`crate::launch`], [`crate::plan`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -206,17 +206,22 @@ impl CpuDevice {
     /// Bytes of the weights, and bytes of the KV pool.
     pub fn bytes(&self) -> (usize, usize) {
         let sum = |buffers: &[Buffer]| buffers.iter().map(|b| b.region.len()).sum::<usize>();
-        (
-            self.wiring.weights.iter().map(|b| b.region.len()).sum(),
-            sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v),
-        )
+        (self.weights().map(|b| b.region.len()).sum(), sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v))
     }
 
     /// Bytes of the matrices that dots read, in the form in which they are kept, and their number of elements.
     pub fn matrices(&self) -> (usize, usize) {
-        let panels = |buffer: &&Arc<Buffer>| buffer.layout != Layout::RowMajor;
-        let matrices = self.wiring.weights.iter().filter(panels);
-        matrices.fold((0, 0), |(bytes, elements), b| (bytes + b.region.len(), elements + b.len))
+        let matrices = self.weights().filter(|buffer| buffer.layout != Layout::RowMajor);
+        matrices.fold((0, 0), |(bytes, elements), b| {
+            let row = if let Layout::StoredPanels { row_len, .. } = b.layout { row_len } else { 1 };
+            (bytes + b.region.len(), elements + b.len / b.layout.row(row) * row)
+        })
+    }
+
+    /// The weights in memory, each once, however many views it has.
+    fn weights(&self) -> impl Iterator<Item = &Buffer> {
+        let mut seen = HashSet::new();
+        self.wiring.weights.iter().map(|buffer| &**buffer).filter(move |buffer| seen.insert(buffer.region.base()))
     }
 
     /// Sets the grids and units of all launches for the step in the metadata.

@@ -3,7 +3,7 @@
 //! Nothing here allocates a buffer or reads a weight, so a device that does not fit can be refused first ([`Needs`]).
 //! Read next: [`crate::wiring`], which makes the buffers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use vosti_core::Program;
 use vosti_kernels::Binding;
@@ -42,6 +42,8 @@ pub struct WeightOutline {
     pub rows: usize,
     pub columns: usize,
     pub layout: Option<Layout>,
+    /// Its matrix, if that is kept in blocks for products in integers: the matrix's name, and the name of a part of it.
+    pub blocks: Option<(String, String)>,
 }
 
 impl Draft {
@@ -61,24 +63,47 @@ impl Draft {
         let name = &self.wired.weights[i];
         let (elem, mut layout) = (self.wired.elem(Bound::Weight(i)), self.layout(Bound::Weight(i)));
         let (mut rows, columns) = vosti_wiring::weights::shape(weights, name)?;
-        if let Some(Layout::RowPanels { row_len, pair: 2, cut }) = layout
+        let blocks = self.blocks(name, weights);
+        if let Some((panels, _)) = &blocks {
+            layout = Some(*panels);
+        } else if let Some(Layout::StoredPanels { part: Some(_), .. }) = layout {
+            layout = None;
+        } else if let Some(Layout::RowPanels { row_len, pair: 2, cut }) = layout
             && config.storage == Storage::AsTheyCome
             && elem == Scalar::Bf16
             && row_len == columns
         {
-            layout = Some(Layout::StoredPanels { row_len, cut });
+            layout = Some(Layout::StoredPanels { row_len, cut, part: None });
         }
+        let blocks = blocks.map(|(_, names)| names);
         if weights.by_position(name) {
             rows = rows.min(config.positions.unwrap_or(rows));
         }
-        Ok(WeightOutline { elem, rows, columns, layout })
+        Ok(WeightOutline { elem, rows, columns, layout, blocks })
+    }
+
+    /// The panels of a weight that is a part of a matrix in blocks, or that matrix in BF16; the names of the matrix and of a part.
+    fn blocks(&self, name: &str, weights: &dyn Weights) -> Option<(Layout, (String, String))> {
+        let own = weights.part(name);
+        let of = |i: usize, other: &String| {
+            let Some(Layout::StoredPanels { row_len, cut, .. }) = self.layout(Bound::Weight(i)) else { return None };
+            let (matrix, _) = weights.part(other)?;
+            let same = own.as_ref().map_or(matrix == name, |(own, _)| *own == matrix);
+            let layout = Layout::StoredPanels { row_len, cut, part: own.as_ref().map(|(_, part)| *part) };
+            same.then(|| (layout, (matrix, other.clone())))
+        };
+        self.wired.weights.iter().enumerate().find_map(|(i, other)| of(i, other))
     }
 
     /// The memory that the device will take besides its pool.
     pub fn needs(&self, program: &Program, weights: &dyn Weights, config: &Config) -> Result<Needs, CpuError> {
         let mut needs = Needs::default();
+        let mut matrices = HashSet::new();
         for i in 0..self.wired.weights.len() {
             let outline = self.weight(i, weights, config)?;
+            if outline.blocks.as_ref().is_some_and(|(matrix, _)| !matrices.insert(matrix.clone())) {
+                continue;
+            }
             let len = outline.rows * outline.columns;
             needs.weights += match Layout::chosen(outline.layout, len) {
                 layout @ Layout::StoredPanels { row_len, .. } => {

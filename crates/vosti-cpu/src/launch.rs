@@ -274,10 +274,10 @@ impl Memory for Buffers<'_> {
     }
 
     fn load(&self, param: usize, index: usize) -> u64 {
-        if let Param { base, len, layout: layout @ Layout::StoredPanels { row_len, .. } } = self.params[param] {
+        if let Param { base, len, layout: layout @ Layout::StoredPanels { .. } } = self.params[param] {
             assert!(index < len);
             // SAFETY: the index is within the buffer.
-            return unsafe { storage::element_of_row(base, layout.place(index / row_len), index % row_len) }.into();
+            return unsafe { storage::load(base, layout, index) }.into();
         }
         let (at, bytes) = self.at(param, index);
         let mut bits = [0; 8];

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use crate::micro::LANES;
 use crate::storage;
+use vosti_kernels::Part;
 
 /// Columns of the dot's output per packed panel, and rows of a block of [`Layout::RowPairs`].
 pub const PANEL: usize = 64;
@@ -30,8 +31,8 @@ pub enum Layout {
     /// `[row / 64][column / 64][row % 64 / pair][column % 64][pair]`.
     RowPairs { row_len: usize, pair: usize },
     /// As `RowPanels` of BF16 pairs, but each panel in one of the forms of [`crate::storage`]. Elements have no position and are
-    /// read-only.
-    StoredPanels { row_len: usize, cut: usize },
+    /// read-only: BF16 numbers, or a part of the blocks of rows of `row_len` elements.
+    StoredPanels { row_len: usize, cut: usize, part: Option<Part> },
 }
 
 /// Columns of a block of [`Layout::RowPairs`].
@@ -57,6 +58,14 @@ impl Layout {
     /// `wanted` if it accepts a buffer of `len` elements, else row-major.
     pub fn chosen(wanted: Option<Layout>, len: usize) -> Layout {
         wanted.filter(|layout| layout.accepts(len)).unwrap_or(Layout::RowMajor)
+    }
+
+    /// The elements of a row in the kernel's view, of a matrix with rows of `row_len`.
+    pub fn row(&self, row_len: usize) -> usize {
+        match *self {
+            Layout::StoredPanels { part: Some(part), .. } => part.columns(row_len),
+            _ => row_len,
+        }
     }
 
     /// The place of a row among the rows of all panels.
@@ -113,7 +122,7 @@ impl Layout {
                 self.panels(len.div_ceil(row_len)) * PANEL * row_len.next_multiple_of(pair)
             }
             Layout::StoredPanels { row_len, .. } => {
-                self.panels(len.div_ceil(row_len)) * PANEL * row_len.next_multiple_of(2)
+                self.panels(len.div_ceil(self.row(row_len))) * PANEL * row_len.next_multiple_of(2)
             }
             Layout::RowPairs { row_len, .. } => len.div_ceil(row_len).next_multiple_of(PANEL) * padded_columns(row_len),
         }
@@ -122,7 +131,9 @@ impl Layout {
     /// Bytes of memory that `len` elements of `element` bytes take; for `StoredPanels` the most that they can take.
     pub fn bytes(&self, len: usize, element: usize) -> usize {
         match *self {
-            Layout::StoredPanels { row_len, .. } => storage::bytes_max(self.panels(len.div_ceil(row_len)), row_len),
+            Layout::StoredPanels { row_len, .. } => {
+                storage::bytes_max(self.panels(len.div_ceil(self.row(row_len))), row_len)
+            }
             _ => self.footprint(len) * element,
         }
     }
@@ -132,7 +143,7 @@ impl Layout {
         match *self {
             Layout::RowMajor => true,
             Layout::RowPanels { row_len, .. } | Layout::StoredPanels { row_len, .. } => {
-                row_len > 0 && len.is_multiple_of(row_len)
+                row_len > 0 && len.is_multiple_of(self.row(row_len))
             }
             Layout::RowPairs { row_len, pair } => {
                 row_len > 0 && PANEL.is_multiple_of(pair) && len.is_multiple_of(row_len)

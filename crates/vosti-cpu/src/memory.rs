@@ -78,6 +78,11 @@ impl Region {
         Ok(Self { chunk: Chunk::zeroed(len.max(64))?, offset: 0, len })
     }
 
+    /// The same bytes once more, for a reader with another view of them. Neither is written afterwards.
+    pub fn again(&self) -> Region {
+        Region { chunk: self.chunk.clone(), ..*self }
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -108,6 +113,7 @@ impl Region {
 /// Types of which every bit pattern is a value.
 pub trait Plain: Copy {}
 impl Plain for u8 {}
+impl Plain for i8 {}
 impl Plain for u16 {}
 impl Plain for i32 {}
 impl Plain for i64 {}

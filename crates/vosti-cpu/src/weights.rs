@@ -4,7 +4,7 @@ use crate::device::CpuError;
 use crate::layout::{Layout, PANEL};
 use crate::memory::{Arena, Plain, Region};
 use crate::micro::EncodeFn;
-use crate::storage::{Form, Packed, Writer, blocks, exponents};
+use crate::storage::{Form, Packed, Writer, blocks, exponents, integers};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,10 +86,40 @@ impl Buffer {
             match data {
                 TensorData::Bf16(data) => buffer.put(first, &data),
                 TensorData::F32(data) => buffer.put(first, &data),
+                TensorData::I8(data) => buffer.put(first, &data),
             }
             Ok::<_, CpuError>(())
         })?;
         Ok(buffer)
+    }
+
+    /// The panels of a matrix in blocks, for products in integers: `name` is a part of it. Errors: the weight cannot be read or
+    /// has no blocks, or does not fit into memory.
+    pub fn blocks(
+        arena: &mut Arena,
+        weights: &dyn Weights,
+        name: &str,
+        (rows, layout): (usize, Layout),
+    ) -> Result<Self, CpuError> {
+        let Layout::StoredPanels { row_len, cut, .. } = layout else { unreachable!("a matrix in panels") };
+        let layout = Layout::StoredPanels { row_len, cut, part: None };
+        let mut buffer = Self::zeroed(arena, Scalar::Bf16, rows * row_len, Some(layout))?;
+        let used = buffer.panels(rows, |rows, number, room, writer| {
+            if !quantised(weights, name, rows, room)? {
+                let error = "its rows are not in blocks of one format".into();
+                return Err(WiringError::Weight { name: name.into(), error }.into());
+            }
+            let form = Form::Integers(room.format);
+            integers::pack(room, writer.place(number, form, form.bytes(row_len)));
+            Ok(())
+        })?;
+        arena.shrink(&mut buffer.region, used);
+        Ok(buffer)
+    }
+
+    /// The same memory, seen as a part of its blocks or as BF16 numbers.
+    pub fn seen_as(&self, elem: Scalar, len: usize, layout: Layout) -> Self {
+        Self { region: self.region.again(), elem, len, layout }
     }
 
     /// Packs a weight's panels, each in its form, on all cores; returns the bytes that they take.
@@ -101,20 +131,28 @@ impl Buffer {
         row_len: usize,
         encode: Option<EncodeFn>,
     ) -> Result<usize, CpuError> {
+        self.panels(rows, |rows, number, room, writer| {
+            if quantised(weights, name, rows.clone(), room)? {
+                let shape = blocks::Shape::of(room.format);
+                shape.pack(room, writer.place(number, Form::Blocks(room.format), shape.panel_bytes(row_len)));
+            } else {
+                writer.put(number, &packed(weights, name, rows, row_len, encode)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes all panels on all cores: `pack` has a panel's rows and number, room for blocks, and the writer. Returns the bytes
+    /// that the panels take.
+    fn panels(
+        &mut self,
+        rows: usize,
+        pack: impl Fn(Range<usize>, usize, &mut Quantised, &Writer<'_>) -> Result<(), CpuError> + Sync,
+    ) -> Result<usize, CpuError> {
         let layout = self.layout;
         let panels = layout.panels(rows);
         let bytes = self.region.len();
         let writer = Writer::new(panels, self.region.as_mut_slice(bytes));
-        let pack = |i: usize, room: &mut Quantised| -> Result<(), CpuError> {
-            let rows = layout.panel_rows(i, rows);
-            if quantised(weights, name, rows.clone(), room)? {
-                let shape = blocks::Shape::of(room.format);
-                shape.pack(room, writer.place(i, Form::Blocks(room.format), shape.panel_bytes(row_len)));
-            } else {
-                writer.put(i, &packed(weights, name, rows, row_len, encode)?);
-            }
-            Ok(())
-        };
         // Panels are taken in order, so that files are read from front to back. After an error no thread takes another one.
         let next = AtomicUsize::new(0);
         let work = || {
@@ -125,7 +163,8 @@ impl Buffer {
                 if i >= panels {
                     return Ok(());
                 }
-                pack(i, &mut room).inspect_err(|_| next.store(panels, Ordering::Relaxed))?;
+                pack(layout.panel_rows(i, rows), i, &mut room, &writer)
+                    .inspect_err(|_| next.store(panels, Ordering::Relaxed))?;
             }
         };
         rayon::broadcast(|_| work()).into_iter().collect::<Result<(), CpuError>>()?;

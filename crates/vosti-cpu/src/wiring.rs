@@ -3,7 +3,7 @@
 //! `vosti-wiring` decides which buffer each parameter gets, and [`crate::draft`] decides how each buffer is laid out.
 //! Read next: [`crate::launch`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -92,10 +92,24 @@ pub fn wire(
         cache_v.push(cache(Bound::CacheV(i))?);
     }
     let mut loaded = Vec::new();
+    let mut matrices: HashMap<String, Arc<Buffer>> = HashMap::new();
     let mut chunks = Arena::default();
     let encode = draft.encodes;
     for (i, name) in wired.weights.iter().enumerate() {
-        let WeightOutline { elem, rows, columns, layout } = draft.weight(i, weights, config)?;
+        let WeightOutline { elem, rows, columns, layout, blocks } = draft.weight(i, weights, config)?;
+        if let (Some((matrix, part)), Some(layout)) = (blocks, layout) {
+            let mut pack = || Buffer::blocks(&mut chunks, weights, &part, (rows, layout));
+            let kept = match matrices.get(&matrix) {
+                Some(kept) => Arc::clone(kept),
+                None => match &config.weights {
+                    Some(cache) => cache.get((matrix.clone(), Scalar::I8, None, false), 0, pack)?,
+                    None => Arc::new(pack()?),
+                },
+            };
+            loaded.push(Arc::new(kept.seen_as(elem, rows * columns, layout)));
+            matrices.insert(matrix, kept);
+            continue;
+        }
         let mut pack = || Buffer::packed(&mut chunks, weights, name, elem, (rows, columns), layout, encode);
         loaded.push(match &config.weights {
             Some(cache) => cache.get((name.clone(), elem, layout, encode.is_some()), rows * columns, pack)?,
@@ -173,7 +187,7 @@ impl Wiring {
                 Layout::RowPanels { row_len, pair, .. } => PANEL * row_len.next_multiple_of(pair) * weight.elem.bytes(),
                 // The mean size of a panel, which is accurate enough for prefetches.
                 Layout::StoredPanels { row_len, .. } => {
-                    weight.region.len() / weight.layout.panels(weight.len.div_ceil(row_len)).max(1)
+                    weight.region.len() / weight.layout.panels(weight.len.div_ceil(weight.layout.row(row_len))).max(1)
                 }
                 _ => return None,
             };

@@ -11,7 +11,7 @@ use vosti_cpu::layout::Layout;
 use vosti_cpu::micro;
 use vosti_cpu::storage::{Form, Packed, Writer, blocks, exponents};
 use vosti_kernels::quantised::FORMATS;
-use vosti_kernels::{Const, Dtype, Format, Quantised, Role, capped, specialise};
+use vosti_kernels::{Const, Dtype, Format, Part, Quantised, Role, TensorData, capped, specialise};
 use vosti_tile::interp::Buffer;
 
 #[test]
@@ -164,11 +164,11 @@ fn compare_stored(stem: &str, rows: &[usize], data: &[u16], k: usize, panel: imp
         let (want, plan) = (plain(&case), plan(&case.kernel, isa));
         let Some(Layout::RowPanels { row_len, cut, .. }) = plan.wanted[weight] else { panic!("{stem}: no panels") };
         assert!(row_len == k && (!glu || cut > 0 && 2 * cut * k == data.len()), "{stem}");
-        let layout = Layout::StoredPanels { row_len, cut };
+        let layout = Layout::StoredPanels { row_len, cut, part: None };
         let (words, small) = in_panels(layout, data.len() / k, k, |rows| panel(rows, isa));
         assert!(small > 0 || isa != Isa::Avx512, "{stem}: every panel is in BF16");
-        let given = Some((weight, layout, &words[..]));
-        let got = fast_with(&case.kernel, &plan, &case.buffers, case.grid, isa, true, Some(3), given).unwrap();
+        let given = [(weight, layout, &words[..])];
+        let got = fast_with(&case.kernel, &plan, &case.buffers, case.grid, isa, true, Some(3), &given).unwrap();
         assert_eq!(difference(&case.kernel, &got, &want), None, "{stem} {rows} {isa:?}");
     }
 }
@@ -224,6 +224,64 @@ fn ragged_weights_in_forms_of_their_own_have_the_interpreters_bits() {
                     false => Packed::plain(&panel),
                 }
             });
+        }
+    }
+}
+
+/// Products in integers of every form that a format allows.
+fn products_in_integers(format: &Format, k: usize, n: i64) -> Vec<String> {
+    let mut all = vec![];
+    for (halves, offsets, wide) in (0..8).map(|i| (i & 1, i >> 1 & 1, i >> 2)) {
+        if (format.group == 16 && halves == 0) || (format.minimum && offsets == 0) {
+            continue;
+        }
+        let flags = [("HALVES", halves), ("OFFSETS", offsets), ("WIDE", wide)];
+        let dims = [&[("BLOCKS", k as i64 / 32), ("N", n)], &flags[..]].concat();
+        let dims: Vec<(&str, Const)> = dims.into_iter().map(|(name, value)| (name, Const::Int(value))).collect();
+        for (kernel, more) in [("linear_int", None), ("linear_int_glu", Some(("ACT", Const::Int(0))))] {
+            let dims: Vec<_> = dims.iter().cloned().chain(more).collect();
+            all.push(specialise("cpu", kernel, Dtype::Bf16, &dims).unwrap().to_string());
+        }
+    }
+    all
+}
+
+#[test]
+fn weights_in_blocks_times_integers_have_the_interpreters_bits() {
+    Isa::tried();
+    for format in &FORMATS {
+        let k = if format.chunk == 32 { 96 } else { format.chunk };
+        for (i, stem) in products_in_integers(format, k, 70).iter().enumerate() {
+            let height = if stem.starts_with("linear_int_glu") { 140 } else { 70 };
+            let weight = quantised_rows(format, k, 0..height);
+            let mut case = case(stem, [1, 3, 67][i % 3], i as u64);
+            let at =
+                |part: usize| case.contract.params.iter().position(|param| param.role == Role::Weight(part)).unwrap();
+            let places: Vec<(usize, Part)> = Part::ALL.iter().enumerate().map(|(i, part)| (at(i), *part)).collect();
+            for (place, part) in &places {
+                case.buffers[*place] = match weight.part(*part) {
+                    TensorData::I8(codes) => Buffer::I8(codes),
+                    TensorData::F32(numbers) => Buffer::F32(numbers),
+                    TensorData::Bf16(_) => unreachable!("no part is in BF16"),
+                };
+            }
+            let want = plain(&case);
+            for isa in Isa::available() {
+                let plan = plan(&case.kernel, *isa);
+                let Some(Layout::StoredPanels { row_len, cut, .. }) = plan.wanted[places[0].0] else {
+                    panic!("{stem}")
+                };
+                assert_eq!((row_len, cut), (k, 70), "{stem}");
+                let whole = Layout::StoredPanels { row_len, cut, part: None };
+                let (words, _) = in_panels(whole, height, k, |rows| Packed::integers(&quantised_rows(format, k, rows)));
+                let given = places.iter().map(|(place, part)| {
+                    (*place, Layout::StoredPanels { row_len, cut, part: Some(*part) }, &words[..])
+                });
+                let given: Vec<_> = given.collect();
+                let got =
+                    fast_with(&case.kernel, &plan, &case.buffers, case.grid, *isa, true, Some(3), &given).unwrap();
+                assert_eq!(difference(&case.kernel, &got, &want), None, "{stem} {} {isa:?}", format.name);
+            }
         }
     }
 }

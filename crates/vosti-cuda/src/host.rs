@@ -56,6 +56,7 @@ impl HostMemory {
 
 /// Numbers without padding, for which every bit pattern is a value.
 pub trait Plain: Copy {}
+impl Plain for i8 {}
 impl Plain for u16 {}
 impl Plain for i32 {}
 impl Plain for f32 {}

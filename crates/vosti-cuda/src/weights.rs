@@ -124,6 +124,7 @@ impl Held {
             let bytes = match &data {
                 TensorData::Bf16(data) => bytes_of(data),
                 TensorData::F32(data) => bytes_of(data),
+                TensorData::I8(data) => bytes_of(data),
             };
             let mut to = at + (first * elem.bytes()) as u64;
             for part in bytes.chunks(STAGE) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
+use vosti_kernels::Format;
 
 use crate::dequantise::GgmlType;
 use crate::error::{ModelError, Result};
@@ -206,6 +207,11 @@ impl TensorFiles {
                 Ok(RawTensor { shape: stored.shape.to_vec(), kind, bytes: stored.bytes })
             }
         }
+    }
+
+    /// The format of a tensor's blocks, if products with it are computed in integers.
+    pub fn integers(&self, name: &str) -> Option<&'static Format> {
+        self.matrix(name).ok()?.integers()
     }
 
     /// A tensor as rows, in any stored form.

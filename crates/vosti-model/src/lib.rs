@@ -38,7 +38,7 @@ pub use error::{ModelError, Result};
 pub use files::{RawTensor, TensorFiles};
 pub use inventory::{check_kernels, inventory};
 pub use model::{Model, Text};
-pub use plan::{ModelPlan, Target, plan};
+pub use plan::{Arithmetic, ModelPlan, Target, plan};
 pub use prompt::Prompt;
 pub use recipe::{Recipe, Weight};
 pub use replacement::{Replacement, Wanted};

@@ -82,6 +82,15 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// The format of its blocks, if products with it are computed in integers: every block of a type of GGML's whose scales are
+    /// FP16 numbers. MXFP4's scales are powers of two that FP16 does not have, and codes in other tensors may have any scales.
+    pub fn integers(&self) -> Option<&'static Format> {
+        match self {
+            Matrix::Tensor(raw) if raw.kind != GgmlType::MXFP4 => raw.kind.format(),
+            _ => None,
+        }
+    }
+
     /// Appends a row's blocks; false if a scale is not an FP16 number.
     pub fn append_blocks(&self, row: usize, out: &mut Quantised) -> bool {
         match self {

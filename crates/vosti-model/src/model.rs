@@ -9,7 +9,7 @@ use crate::error::{ModelError, Result};
 use crate::families;
 use crate::files::{TensorFiles, read_json, read_small};
 use crate::gguf::Metadata;
-use crate::plan::{ModelPlan, Target, plan};
+use crate::plan::{ModelPlan, Target, plan_with};
 use crate::replacement::Replacement;
 use crate::tokenizer::{Tokenizer, token_text};
 use crate::weights::Weights;
@@ -82,9 +82,10 @@ impl Model {
         Ok(text)
     }
 
-    /// Compiles the model for a target, see [`plan`].
+    /// Compiles the model for a target, see [`plan`](crate::plan()). Products with quantised tensors are in the target's
+    /// arithmetic.
     pub fn plan(&self, target: &Target, context: Option<u32>) -> Result<ModelPlan> {
-        plan(&self.decoder, target, context)
+        plan_with(&self.decoder, target, context, &|tensor| self.files.integers(tensor))
     }
 
     /// The weights of one of this model's plans.

@@ -3,6 +3,7 @@
 //! A recipe names tensors and the operations on them. It holds no tensor. Read next: `weights.rs`, which makes the weights.
 
 use vosti_core::Dtype;
+use vosti_kernels::Part;
 
 use crate::decoder::Rope;
 
@@ -22,10 +23,19 @@ impl Weight {
         self.recipe.shape()
     }
 
+    /// The elements of the matrix of a product, of which the codes count if it is in blocks; none for any other weight.
+    pub fn matrix_elements(&self) -> Option<usize> {
+        match self.recipe {
+            Recipe::Matrix { .. } | Recipe::Blocks { part: Part::Codes, .. } => Some(self.shape().iter().product()),
+            _ => None,
+        }
+    }
+
     /// The element type that it is made in.
     pub fn dtype(&self) -> Dtype {
         match self.recipe {
             Recipe::Matrix { dtype, .. } => dtype,
+            Recipe::Blocks { part: Part::Codes, .. } => Dtype::I8,
             _ => Dtype::F32,
         }
     }
@@ -42,6 +52,17 @@ pub enum Recipe {
         columns: usize,
         /// Element type: BF16 or FP32.
         dtype: Dtype,
+    },
+    /// A part of a matrix in blocks, for products in integers.
+    Blocks {
+        /// The matrix's name, which its three parts share.
+        matrix: String,
+        /// The tensors, first rows first.
+        parts: Vec<MatrixPart>,
+        /// Width of every tensor, in elements.
+        columns: usize,
+        /// Which part.
+        part: Part,
     },
     /// A vector in f32: `(parts + offset) / divisor`, element by element.
     Vector {
@@ -80,6 +101,9 @@ impl Recipe {
     pub fn shape(&self) -> Vec<usize> {
         match self {
             Recipe::Matrix { parts, columns, .. } => vec![parts.iter().map(|part| part.rows).sum(), *columns],
+            Recipe::Blocks { parts, columns, part, .. } => {
+                vec![parts.iter().map(|part| part.rows).sum(), part.columns(*columns)]
+            }
             Recipe::Vector { parts, .. } => vec![parts.iter().map(|part| part.rows).sum()],
             Recipe::Repeat { length, .. } | Recipe::Unread { length } => vec![*length],
             Recipe::Rope { rope, positions, .. } => vec![*positions, rope.head_dim as usize / 2],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use vosti_kernels::{Dtype, Format, Quantised, TensorData};
+use vosti_kernels::{Dtype, Format, Part, Quantised, TensorData};
 
 use crate::decoder::Rope;
 use crate::error::{ModelError, Result};
@@ -146,6 +146,28 @@ impl<'a> Weights<'a> {
         Ok(exact)
     }
 
+    /// A part of some rows in blocks. Error: a tensor has no blocks, so it is not of the model that the plan was made for.
+    fn part(&self, parts: &[MatrixPart], columns: usize, part: Part, rows: Range<usize>) -> Result<TensorData> {
+        let (mut codes, mut numbers) = (Vec::new(), Vec::new());
+        let mut without = None;
+        self.each_part(parts, columns, rows, |own, matrix, rows| {
+            let format = matrix.format().filter(|format| columns.is_multiple_of(format.chunk));
+            let Some(format) = format else { return without = Some(own.tensor.clone()) };
+            let mut room = Quantised::new(format, columns);
+            rows.for_each(|row| _ = matrix.append_blocks(own.stored(row), &mut room));
+            match room.part(part) {
+                TensorData::I8(more) => codes.extend(more),
+                TensorData::F32(more) => numbers.extend(more),
+                TensorData::Bf16(_) => unreachable!("no part is in BF16"),
+            }
+        })?;
+        match (without, part) {
+            (Some(name), _) => Err(ModelError::TensorMissing { name }),
+            (None, Part::Codes) => Ok(TensorData::I8(codes)),
+            (None, _) => Ok(TensorData::F32(numbers)),
+        }
+    }
+
     /// A whole tensor in f32. Errors: it does not have `length` elements, or a quantised block has one that is not finite.
     fn floats(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let raw = self.files.tensor(name)?;
@@ -188,6 +210,7 @@ impl WeightSource for Weights<'_> {
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData> {
         Ok(match self.recipe(name)? {
             Recipe::Matrix { parts, columns, dtype } => self.matrix(parts, *columns, *dtype, rows)?,
+            Recipe::Blocks { parts, columns, part, .. } => self.part(parts, *columns, *part, rows)?,
             Recipe::Vector { parts, offset, divisor } => {
                 let values = self.vector(parts)?;
                 TensorData::F32(values[rows].iter().map(|v| (v + offset) / divisor).collect())
@@ -200,14 +223,18 @@ impl WeightSource for Weights<'_> {
 
     fn quantised(&self, name: &str, rows: Range<usize>, room: &mut Quantised) -> Result<bool> {
         match self.recipe(name)? {
-            Recipe::Matrix { parts, columns, dtype: Dtype::Bf16 } => self.blocks(parts, *columns, rows, room),
+            Recipe::Matrix { parts, columns, dtype: Dtype::Bf16 } | Recipe::Blocks { parts, columns, .. } => {
+                self.blocks(parts, *columns, rows, room)
+            }
             _ => Ok(false),
         }
     }
 
     fn format(&self, name: &str, rows: Range<usize>) -> Result<Option<&'static Format>> {
         match self.recipe(name)? {
-            Recipe::Matrix { parts, dtype: Dtype::Bf16, .. } => self.format_of(parts, rows),
+            Recipe::Matrix { parts, dtype: Dtype::Bf16, .. } | Recipe::Blocks { parts, .. } => {
+                self.format_of(parts, rows)
+            }
             _ => Ok(None),
         }
     }
@@ -242,6 +269,7 @@ fn append_rows(matrix: &Matrix, part: &MatrixPart, columns: usize, rows: Range<u
                     out.extend(row.iter().map(|v| to_bf16(*v)));
                 }
             },
+            TensorData::I8(_) => unreachable!("no matrix is made of bytes"),
             TensorData::F32(out) => {
                 matrix.expand(stored, &mut row);
                 let rounds = matrix.rounds();

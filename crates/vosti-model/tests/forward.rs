@@ -25,7 +25,7 @@ impl<'a> Evaluator<'a> {
     fn new(plan: &'a ModelPlan, source: &dyn WeightSource, tokens: Vec<u32>) -> Self {
         let load = |name: &String| match source.load(name).unwrap().data {
             TensorData::F32(values) => (name.clone(), values),
-            TensorData::Bf16(_) => panic!("{name} is not FP32"),
+            _ => panic!("{name} is not FP32"),
         };
         let rows = tokens.len();
         let buffers = plan.program.buffers.iter().map(|b| vec![0.0; rows * b.width as usize]).collect();

@@ -25,7 +25,7 @@ use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::pool::{self, Demand, Origin};
 use vosti_engine::numbers;
 use vosti_engine::{Engine, EngineHandle, Policy, Speculation, Token};
-use vosti_model::{ChatOptions, Date, Replacement};
+use vosti_model::{Arithmetic, ChatOptions, Date, Replacement};
 use vosti_progress::Progress;
 
 /// Shows nothing, and ends the work when Python has a signal.
@@ -153,7 +153,7 @@ impl PyEngine {
 #[pymethods]
 impl PyEngine {
     #[new]
-    #[pyo3(signature = (model, *, context = None, threads = None, sequences = None, kv_pages = None, weights = None, speculate = false))]
+    #[pyo3(signature = (model, *, context = None, threads = None, sequences = None, kv_pages = None, weights = None, arithmetic = None, activations = None, speculate = false))]
     #[allow(clippy::too_many_arguments, reason = "Python's keywords")]
     fn new(
         py: Python<'_>,
@@ -163,6 +163,8 @@ impl PyEngine {
         sequences: Option<usize>,
         kv_pages: Option<usize>,
         weights: Option<&str>,
+        arithmetic: Option<&str>,
+        activations: Option<u32>,
         speculate: bool,
     ) -> PyResult<Self> {
         let sequences = sequences.unwrap_or(Policy::default().running_max);
@@ -172,10 +174,25 @@ impl PyEngine {
             Some("expanded") => Storage::Expanded,
             Some(other) => return Err(refused(format!("weights is {other:?}: give as-they-come, expanded or None"))),
         };
+        let arithmetic = match (arithmetic, activations) {
+            (None, None) => None,
+            (Some("bf16"), None) => Some(Arithmetic::Bf16),
+            (None | Some("integers"), Some(8)) => Some(Arithmetic::Integers8),
+            (Some("integers"), None) | (None | Some("integers"), Some(16)) => Some(Arithmetic::Integers16),
+            (Some("bf16"), Some(_)) => {
+                return Err(refused("activations are for products in integers, and arithmetic is bf16"));
+            }
+            (None | Some("integers"), Some(other)) => {
+                return Err(refused(format!("activations is {other}: give 16, 8 or None")));
+            }
+            (Some(other), _) => {
+                return Err(refused(format!("arithmetic is {other:?}: give integers, bf16 or None")));
+            }
+        };
         // Each as long as the context allows.
         let demand = Demand { tokens: usize::MAX, sequences };
         let pool = pool::Asked { pages: kv_pages, bytes: None, demand };
-        let options = DeployOptions { threads, context, storage, pool, ..DeployOptions::default() };
+        let options = DeployOptions { threads, context, arithmetic, storage, pool, ..DeployOptions::default() };
         py.detach(|| {
             let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
             let making = Making { name: model.to_string(), path, options, sequences, speculation };

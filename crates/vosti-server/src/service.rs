@@ -31,6 +31,8 @@ impl Language for Text {
 pub struct Identity {
     /// The `system_fingerprint` of answers.
     pub fingerprint: String,
+    /// How the model's matrices are multiplied; in its fingerprint.
+    pub arithmetic: String,
     /// Logits per row; a tokenizer may know fewer tokens.
     pub vocab: u32,
     /// Most tokens of one sequence, prompt and answer: the deployment's, in its fingerprint. The engine's pool holds it.

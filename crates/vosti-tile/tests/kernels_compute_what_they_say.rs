@@ -3,61 +3,17 @@
 
 mod common;
 
-use common::{Launch, Random, Sequences, head, heads, int, launch, some_of_each};
+use common::formulas::*;
+use common::{Launch, Random, Sequences, head, heads, int, launch};
 use vosti_kernels::{Const, Dtype, Role, Spec};
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
 const BATCH: &Sequences = &[(3, 61), (1, 200), (67, 0)];
 
-fn execute(launch: &mut Launch) {
-    let options = Options { undefined: Undefined::Poison(3), order: Order::Shuffled(5), operations_max: None };
-    run(&launch.kernel, &mut launch.buffers, launch.grid, &options).unwrap_or_else(|error| panic!("{error}"));
-}
-
-/// A float buffer as FP64.
-fn wide(launch: &Launch, role: Role) -> Vec<f64> {
-    match buffer(launch, role) {
-        Buffer::F32(v) => v.iter().map(|x| f64::from(*x)).collect(),
-        Buffer::Bf16(v) => v.iter().map(|x| f64::from(half::bf16::from_bits(*x).to_f32())).collect(),
-        other => panic!("{:?}", other.elem()),
-    }
-}
-
 fn ints(launch: &Launch, role: Role) -> Vec<usize> {
     match buffer(launch, role) {
         Buffer::I32(v) => v.iter().map(|x| *x as usize).collect(),
         other => panic!("{:?}", other.elem()),
-    }
-}
-
-fn buffer(launch: &Launch, role: Role) -> &Buffer {
-    &launch.buffers[launch.roles.iter().position(|r| *r == role).unwrap()]
-}
-
-fn float(spec: &Spec, name: &str) -> f64 {
-    match spec.constants[name] {
-        Const::Float(v) => v,
-        Const::Int(v) => v as f64,
-    }
-}
-
-/// Specialisations of a kernel for the smallest models.
-fn small(kernel: &str) -> Vec<Spec> {
-    let specs: Vec<Spec> = some_of_each(8).into_iter().filter(|s| s.kernel == kernel && small_enough(s)).collect();
-    assert!(!specs.is_empty(), "no small specialisation of {kernel} is checked in");
-    specs
-}
-
-fn small_enough(spec: &Spec) -> bool {
-    ["N", "K", "V", "H"].iter().all(|n| spec.constants.get(*n).is_none_or(|c| matches!(c, Const::Int(v) if *v <= 600)))
-}
-
-#[track_caller]
-fn close(spec: &Spec, got: &[f64], wanted: &[f64]) {
-    assert_eq!(got.len(), wanted.len(), "{spec}");
-    let tolerance = if spec.act == Dtype::Bf16 { 2e-2 } else { 2e-5 };
-    for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
-        assert!((g - w).abs() <= tolerance * (1.0 + w.abs()), "{spec}: element {i} is {g}, should be {w}");
     }
 }
 
@@ -86,11 +42,7 @@ fn linear_kernels_are_matrix_products() {
                     let [cap, span, slope] = ["CAP", "SPAN", "SLOPE"].map(|name| float(&spec, name));
                     y.iter_mut().for_each(|y| *y = cap - span / ((*y * slope).exp() + 1.0));
                 }
-                "linear_glu" => {
-                    let gelu = |g: f64| 0.5 * g * (1.0 + (0.797_884_560_802_865_4 * (g + 0.044715 * g * g * g)).tanh());
-                    let act = |g: f64| if int(&spec, "ACT") == 1 { gelu(g) } else { g / (1.0 + (-g).exp()) };
-                    y = y.chunks(2 * n).flat_map(|row| (0..n).map(move |j| act(row[j]) * row[n + j])).collect();
-                }
+                "linear_glu" => y = gated(&spec, &y, n),
                 _ => {}
             }
             execute(&mut l);

@@ -4,6 +4,10 @@
 //! ([`crate::unary`]). An integer that this module does not understand, or that may wrap, becomes an opaque variable, of which only
 //! its type's range is known. Read next: [`crate::world`].
 
+mod trip;
+
+pub use trip::Trip;
+
 use crate::integers::{bool_binary, compare, int_binary, range, reshape};
 use crate::problem::Problem;
 use crate::quantify::{every_lane, some_lane};
@@ -577,35 +581,4 @@ impl<'k> Run<'k> {
     fn scalars(&mut self, t: &mut Terms, list: &[Value], env: &Env) -> Eval<Vec<Term>> {
         list.iter().map(|v| self.int(t, *v, &[], env)).collect()
     }
-
-    pub fn trip(&mut self, t: &mut Terms, op: &'k Op, env: &Env) -> Eval<Trip> {
-        let OpKind::For { lo, hi, step, .. } = &op.kind else {
-            return self.stop(op.line, "not a loop");
-        };
-        let (lo, hi) = (self.int(t, *lo, &[], env)?, self.int(t, *hi, &[], env)?);
-        let Some(step) = self.constant(t, *step).filter(|s| *s > 0) else {
-            return self.stop(op.line, "a loop's step is no positive constant");
-        };
-        let span = t.sub(hi, lo);
-        let up = t.add_int(span, step - 1);
-        let count = t.div(up, step);
-        let zero = t.int(0);
-        let count = t.max(zero, count);
-        Ok(Trip { lo, hi, step, count })
-    }
-
-    fn index_at(&mut self, t: &mut Terms, op: &'k Op, done: Term, env: &Env) -> Eval<Term> {
-        let trip = self.trip(t, op, env)?;
-        let moved = t.scale(done, trip.step);
-        Ok(t.add(trip.lo, moved))
-    }
-}
-
-/// A loop's range: `lo`, `lo + step`, .. below `hi`; `count` iterations.
-#[derive(Clone, Copy, Debug)]
-pub struct Trip {
-    pub lo: Term,
-    pub hi: Term,
-    pub step: i128,
-    pub count: Term,
 }

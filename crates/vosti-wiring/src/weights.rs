@@ -3,7 +3,7 @@
 use crate::error::WiringError;
 use crate::uniform::Uniform;
 use std::ops::Range;
-use vosti_kernels::{Format, Quantised, TensorData};
+use vosti_kernels::{Format, Part, Quantised, TensorData};
 use vosti_tile::Scalar;
 use vosti_tile::numerics::from_bf16;
 
@@ -29,6 +29,12 @@ pub trait Weights: Sync {
     /// blocks whose scales are not FP16 numbers are found only when they are read.
     fn format(&self, _name: &str, _rows: Range<usize>) -> Result<Option<&'static Format>, WeightError> {
         Ok(None)
+    }
+
+    /// The matrix whose blocks the weight is a part of, and the part; None for any other weight. [`Weights::quantised`] of the
+    /// weight's name gives the blocks of the matrix's rows.
+    fn part(&self, _name: &str) -> Option<(String, Part)> {
+        None
     }
 
     /// How every element is made from its index, for a weight that is in no file; a device may then make it itself, in BF16.
@@ -78,7 +84,9 @@ pub fn read_rows<E: From<WiringError>>(
     let (_, columns) = shape(weights, name)?;
     let count = rows.len();
     let data = match (weights.rows(name, rows).map_err(failed)?, elem) {
-        (data @ TensorData::Bf16(_), Scalar::Bf16) | (data @ TensorData::F32(_), Scalar::F32) => data,
+        (data @ TensorData::Bf16(_), Scalar::Bf16)
+        | (data @ TensorData::F32(_), Scalar::F32)
+        | (data @ TensorData::I8(_), Scalar::I8) => data,
         (TensorData::Bf16(data), Scalar::F32) => TensorData::F32(data.into_iter().map(from_bf16).collect()),
         _ => return Err(WiringError::WeightType { name: name.into(), elem }.into()),
     };

@@ -28,8 +28,8 @@ use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{Defaults, EngineError, Given, Numbers, Policy, SamplingError};
-use vosti_kernels::CPU;
-use vosti_model::{ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
+use vosti_kernels::{CPU, Part};
+use vosti_model::{Arithmetic, ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
 use vosti_progress::Progress;
 use vosti_tile::Scalar;
 
@@ -88,6 +88,8 @@ pub struct DeployOptions {
     pub bundle: Option<PathBuf>,
     /// The CPU or a GPU.
     pub on: On,
+    /// How matrices in blocks are multiplied; none: in integers on a processor, in BF16 on a GPU.
+    pub arithmetic: Option<Arithmetic>,
     /// How a processor keeps weights; changes no bit.
     pub storage: Storage,
     /// A processor's instruction set; none: the fastest that this machine has. It changes no bit.
@@ -154,6 +156,7 @@ pub struct Deployment {
     bundle: Bundle,
     files: manifest::Model,
     threads: usize,
+    arithmetic: Arithmetic,
     storage: Storage,
     isa: Isa,
     /// Bytes and elements of all matrices, as they are kept.
@@ -218,7 +221,9 @@ impl Deployment {
             return Err(DeployError::Context { asked, most });
         }
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
-        let plan = source.plan(&Target::named(&target), context)?;
+        let planned = Target::named(&target);
+        let arithmetic = options.arithmetic.unwrap_or(planned.arithmetic);
+        let plan = source.plan(&planned.with_arithmetic(arithmetic), context)?;
         if options.bundle.is_none() {
             vosti_model::check_kernels(&plan)?;
         }
@@ -245,6 +250,7 @@ impl Deployment {
             bundle,
             files,
             threads,
+            arithmetic,
             storage: options.storage,
             isa: options.isa.unwrap_or_else(Isa::detect),
             matrices: (0, 0),
@@ -338,6 +344,29 @@ impl Deployment {
         let decoder = self.source.decoder();
         let (layers, context) = (decoder.layers.len(), self.program().context);
         format!("{}: {}, {layers} layers, vocabulary {}, context {context}", self.name, decoder.family, decoder.vocab)
+    }
+
+    /// Matrices that are not multiplied in integers. One that only the embedding reads is in no product.
+    fn other_products(&self) -> usize {
+        let bindings = self.plan.bindings.iter().filter(|binding| binding.launches[0].spec.kernel != "embed");
+        let names = bindings.flat_map(|binding| binding.launches.iter().flat_map(|launch| launch.weights.values()));
+        names.filter(|name| matches!(self.plan.weights[*name].recipe, Recipe::Matrix { .. })).count()
+    }
+
+    /// Whether a matrix is kept in a form that `--weights expanded` expands.
+    pub fn stores(&self) -> bool {
+        self.element_bytes() < 2.0 && self.other_products() > 0
+    }
+
+    /// How its matrices are multiplied: those in blocks, and the others.
+    pub fn arithmetic(&self) -> String {
+        let integers = |weight: &&Weight| matches!(weight.recipe, Recipe::Blocks { part: Part::Codes, .. });
+        let count = self.plan.weights.values().filter(integers).count();
+        match (count, self.other_products()) {
+            (0, _) => Arithmetic::Bf16.to_string(),
+            (_, 0) => self.arithmetic.to_string(),
+            (_, others) => format!("{}; {} of {} matrices in bf16", self.arithmetic, others, count + others),
+        }
     }
 
     /// One line about the device.
@@ -495,6 +524,8 @@ fn selected_max(asked: &DeviceConfig) -> usize {
 fn bytes(weight: &Weight) -> Option<u64> {
     match weight.recipe {
         Recipe::Rope { .. } => None,
+        // Codes are counted as BF16 and with all that belongs to them.
+        Recipe::Blocks { .. } => weight.matrix_elements().map(|elements| 2 * elements as u64),
         _ => Some((Scalar::from(weight.dtype()).bytes() * weight.shape().iter().product::<usize>()) as u64),
     }
 }

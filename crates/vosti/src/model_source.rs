@@ -72,7 +72,10 @@ impl ModelSource {
 
     /// Compiles the model for a target.
     pub fn plan(&self, target: &Target, context: Option<u32>) -> Result<ModelPlan, ModelError> {
-        plan(self.decoder(), target, context)
+        match self {
+            ModelSource::Files(model) => model.plan(target, context),
+            ModelSource::Random(decoder) => plan(decoder, target, context),
+        }
     }
 
     /// The function that makes each element of a random matrix from its index; none for any other weight.

@@ -5,7 +5,7 @@
 use crate::model_source::ModelSource;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use vosti_kernels::Format;
+use vosti_kernels::{Format, Part};
 use vosti_model::{ModelPlan, Recipe};
 use vosti_progress::Progress;
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
@@ -47,13 +47,14 @@ impl Weights for DeviceWeights<'_> {
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         self.check_cancelled()?;
         let data = self.source.rows(self.plan, name, rows)?;
-        self.loaded(
-            name,
-            match &data {
-                TensorData::Bf16(data) => 2 * data.len(),
-                TensorData::F32(data) => 4 * data.len(),
-            },
-        );
+        let bytes = match &data {
+            TensorData::Bf16(data) => 2 * data.len(),
+            TensorData::I8(data) => 2 * data.len(),
+            // The numbers of a matrix in blocks are counted with its codes.
+            TensorData::F32(_) if self.part(name).is_some() => 0,
+            TensorData::F32(data) => 4 * data.len(),
+        };
+        self.loaded(name, bytes);
         Ok(data)
     }
 
@@ -66,6 +67,13 @@ impl Weights for DeviceWeights<'_> {
 
     fn format(&self, name: &str, rows: Range<usize>) -> Result<Option<&'static Format>, WeightError> {
         self.source.format(self.plan, name, rows)
+    }
+
+    fn part(&self, name: &str) -> Option<(String, Part)> {
+        match &self.plan.weights.get(name)?.recipe {
+            Recipe::Blocks { matrix, part, .. } => Some((matrix.clone(), *part)),
+            _ => None,
+        }
     }
 
     fn made(&self, name: &str) -> Option<Uniform> {

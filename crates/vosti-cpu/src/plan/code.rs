@@ -135,6 +135,28 @@ pub struct DotCode {
     pub b_packed: u32,
 }
 
+/// The loop of a product in integers (`kernels/integers.py`) over all blocks: `dst = start + ...`. Windows have all blocks.
+#[derive(Clone, Debug)]
+pub struct BlocksCode {
+    pub rows: Lanes,
+    pub columns: usize,
+    /// Blocks of 32 along k.
+    pub blocks: usize,
+    pub hi: BlockAccess,
+    /// None for activations of 8 bits.
+    pub lo: Option<BlockAccess>,
+    pub scale: BlockAccess,
+    pub codes: BlockAccess,
+    pub scales: BlockAccess,
+    /// The sums of the activations, and the offsets that they are multiplied by, if the kernel adds offsets.
+    pub minima: Option<(BlockAccess, BlockAccess)>,
+    /// Sums are over halves of a block.
+    pub halves: bool,
+    pub dst: u32,
+    pub dst_row: u32,
+    pub accumulate: bool,
+}
+
 /// `dst = start + a * b` for integers, all in scratch as 32 bits wide.
 #[derive(Clone, Debug)]
 pub struct IntDotCode {
@@ -322,6 +344,7 @@ pub enum Instr {
     Store(Box<PointerAccess>),
     Dot(Box<DotCode>),
     IntDot(Box<IntDotCode>),
+    Blocks(Box<BlocksCode>),
     /// `index = lo`; jumps to `end` unless `index < hi`.
     Enter {
         index: u32,

@@ -14,10 +14,10 @@ pub mod exponents;
 pub mod integers;
 
 use std::sync::Mutex;
-use vosti_kernels::quantised::FORMATS;
-use vosti_kernels::{Format, Quantised};
+use vosti_kernels::quantised::{BLOCK, FORMATS};
+use vosti_kernels::{Format, Part, Quantised};
 
-use crate::layout::PANEL;
+use crate::layout::{Layout, PANEL};
 
 /// The alignment of every part of a weight in panels, in bytes.
 pub const ALIGN: usize = 64;
@@ -184,6 +184,30 @@ impl<'a> Writer<'a> {
     /// Bytes that the list and all panels take.
     pub fn used(self) -> usize {
         self.0.into_inner().unwrap_or_else(|e| e.into_inner()).used
+    }
+}
+
+/// The bits of an element of a stored weight, by its index in the kernel's view.
+///
+/// # Safety
+/// `base` is a weight in panels of this layout that has the element.
+#[inline(always)]
+pub unsafe fn load(base: *const u8, layout: Layout, index: usize) -> u32 {
+    let Layout::StoredPanels { row_len, part, .. } = layout else { unreachable!("a weight in panels") };
+    let width = layout.row(row_len);
+    let (row, at) = (layout.place(index / width), index % width);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(part) = part else { return element_of_row(base, row, at).into() };
+        let Panel { at: panel, form: Form::Integers(format) } = panel(base, row / PANEL) else {
+            unreachable!("a panel for products in integers")
+        };
+        let of = |k| integers::element(format, panel, row % PANEL, k);
+        match part {
+            Part::Codes => of(at).value as u8 as u32,
+            Part::Scales => of(at * BLOCK / 2).scale.to_bits(),
+            Part::Offsets => (-of(at * BLOCK / 2).minimum).to_bits(),
+        }
     }
 }
 

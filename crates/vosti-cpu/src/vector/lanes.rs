@@ -57,6 +57,8 @@ pub trait Lanes: Copy {
     unsafe fn int_at_most(self, b: Self) -> Self::Mask;
     unsafe fn int_less(self, b: Self) -> Self::Mask;
     unsafe fn int_nonzero(self) -> Self::Mask;
+    /// Adds integers; the sums wrap.
+    unsafe fn int_add(self, b: Self) -> Self;
     /// `if mask { a } else { b }`.
     unsafe fn choose(mask: Self::Mask, a: Self, b: Self) -> Self;
     /// 1 where the mask holds, else 0, as integers.
@@ -178,6 +180,10 @@ impl Lanes for Wide {
     #[inline(always)]
     unsafe fn int_nonzero(self) -> Self::Mask {
         unsafe { _mm512_test_epi32_mask(ints!(self.0), ints!(self.0)) }
+    }
+    #[inline(always)]
+    unsafe fn int_add(self, b: Self) -> Self {
+        unsafe { Wide(_mm512_castsi512_ps(_mm512_add_epi32(ints!(self.0), ints!(b.0)))) }
     }
     #[inline(always)]
     unsafe fn choose(mask: Self::Mask, a: Self, b: Self) -> Self {
@@ -352,6 +358,13 @@ impl Lanes for Pair {
                 _mm256_castsi256_ps(_mm256_xor_si256(zero, _mm256_set1_epi32(-1)))
             };
             (half(self.0), half(self.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn int_add(self, b: Self) -> Self {
+        unsafe {
+            let half = |a, b| _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+            Pair(half(self.0, b.0), half(self.1, b.1))
         }
     }
     #[inline(always)]

@@ -313,24 +313,35 @@ unsafe fn fold<V: Lanes, F: Function<V>>(rows: &Rows) {
 
 simple!(fold_add, fold, |a, b| a.add(b));
 
-#[inline(always)]
-unsafe fn fold_max<V: Lanes>(rows: &Rows) {
-    struct F;
-    impl<V: Lanes> Function<V> for F {
+simple!(fold_int_add, fold, |a, b| a.int_add(b));
+
+/// A fold of numbers whose denormals become zeros first.
+macro_rules! flushed {
+    ($name:ident, |$a:ident, $b:ident| $body:expr) => {
         #[inline(always)]
-        unsafe fn call(a: V, b: V) -> V {
-            // SAFETY: the instruction set is present where the loop runs.
-            unsafe { max_of_flushed(a, b) }
+        unsafe fn $name<V: Lanes>(rows: &Rows) {
+            struct F;
+            impl<V: Lanes> Function<V> for F {
+                #[inline(always)]
+                unsafe fn call($a: V, $b: V) -> V {
+                    // SAFETY: the instruction set is present where the loop runs.
+                    unsafe { $body }
+                }
+                #[inline(always)]
+                unsafe fn operand(x: V) -> V {
+                    // SAFETY: as above.
+                    unsafe { x.flush() }
+                }
+            }
+            // SAFETY: operands are the caller's.
+            unsafe { fold::<V, F>(rows) }
         }
-        #[inline(always)]
-        unsafe fn operand(x: V) -> V {
-            // SAFETY: as above.
-            unsafe { x.flush() }
-        }
-    }
-    // SAFETY: operands are the caller's.
-    unsafe { fold::<V, F>(rows) }
+    };
 }
+
+flushed!(fold_max, |a, b| max_of_flushed(a, b));
+// `greater_or` gives b if one of them is NaN.
+flushed!(fold_maximum, |a, b| V::choose(a.is_nan(), a, a.greater_or(b)));
 
 /// The loop for a function of one FP32 tile.
 pub fn unary(op: Unary, elem: Scalar) -> Option<SimdFns<MapFn>> {
@@ -415,6 +426,8 @@ pub fn reduce(op: Binary, elem: Scalar) -> Option<SimdFns<ReduceFn>> {
     match (op, elem) {
         (Binary::AddF, Scalar::F32) => simd!(Rows, fold_add),
         (Binary::MaxNumF, Scalar::F32) => simd!(Rows, fold_max),
+        (Binary::MaximumF, Scalar::F32) => simd!(Rows, fold_maximum),
+        (Binary::Add, Scalar::I32) => simd!(Rows, fold_int_add),
         _ => None,
     }
 }

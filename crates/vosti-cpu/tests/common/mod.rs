@@ -79,6 +79,11 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
     let all = own.iter().cycle().take(len);
     match elem {
         Scalar::Bf16 => Buffer::Bf16(all.map(|x| (x.to_bits() >> 16) as u16).collect()),
+        // As `quantise` makes them, and now and then the one byte that it does not make.
+        Scalar::I8 => {
+            let lowest = if rng.below(2) == 0 { -128 } else { -127 };
+            Buffer::I8(all.map(|x| ((x * 1e4) as i32 % 129).clamp(lowest, 127) as i8).collect())
+        }
         _ => Buffer::F32(all.copied().collect()),
     }
 }
@@ -101,7 +106,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let d = int("D").max(2 * int("HALF"));
     let width = ["K", "N", "H", "STRIDE"].iter().map(|n| int(n)).max().unwrap().max(heads.max(int("PACKED")) * d);
     // Queries, keys and values of a row are side by side.
-    let width = width.max(int("Q") + 2 * int("KV"));
+    let width = width.max(int("Q") + 2 * int("KV")).max(32 * int("BLOCKS"));
     // Rows of logits.
     let width =
         if width == 0 || spec.kernel == "topk_part" { int("V").max(int("PARTS") * int("K")).max(width) } else { width };
@@ -154,6 +159,10 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             }
             Role::In(_) => random(&mut rng, elem, rows * width),
             Role::Out(_) => random(&mut rng, elem, rows * width),
+            Role::Weight(part) if spec.constants.contains_key("BLOCKS") && part < 3 => {
+                let height = int("N") * if spec.kernel.contains("glu") { 2 } else { 1 };
+                random(&mut rng, elem, height * int("BLOCKS") * if part == 0 { 32 } else { 2 })
+            }
             Role::Weight(_) if param.elem == Some(Dtype::F32) => {
                 random(&mut rng, elem, (context * d / 2).max(width).max(d))
             }
@@ -181,7 +190,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     });
     let buffers = buffers.collect();
     let mut grid = contract.grid(&spec, vosti_kernels::Extent { rows, tiles, length }).unwrap();
-    if int("K") > 0 {
+    if int("K") + int("BLOCKS") > 0 {
         grid[1] = grid[1].min(COLUMN_TILES);
     }
     Case { spec, contract, kernel, buffers, grid }
@@ -215,10 +224,10 @@ pub fn fast(
     packed: bool,
     poison: Option<u64>,
 ) -> Result<Vec<Buffer>, String> {
-    fast_with(kernel, plan, buffers, grid, isa, packed, poison, None)
+    fast_with(kernel, plan, buffers, grid, isa, packed, poison, &[])
 }
 
-/// The same with a parameter's buffer in a form of its own, which the launch only reads.
+/// The same with some parameters' buffers in forms of their own, which the launch only reads. Equal words are at one address.
 #[allow(clippy::too_many_arguments, reason = "those of `fast` and one more")]
 pub fn fast_with(
     kernel: &Kernel,
@@ -228,17 +237,19 @@ pub fn fast_with(
     isa: Isa,
     packed: bool,
     poison: Option<u64>,
-    given: Option<(usize, Layout, &[u64])>,
+    given: &[(usize, Layout, &[u64])],
 ) -> Result<Vec<Buffer>, String> {
     let mut memory: Vec<(Vec<u64>, Layout, usize, usize)> = Vec::new();
     for (i, buffer) in buffers.iter().enumerate() {
         let len = buffer.len();
         let size = kernel.params[i].elem.bytes();
-        if let Some((_, layout, words)) = given.filter(|(param, ..)| *param == i) {
-            memory.push((words.to_vec(), layout, len, size));
+        if let Some((_, layout, _)) = given.iter().find(|(param, ..)| *param == i) {
+            memory.push((vec![], *layout, len, size));
             continue;
         }
-        let layout = plan.wanted[i].filter(|l| packed && l.accepts(len)).unwrap_or(Layout::RowMajor);
+        // No part of blocks is packed here.
+        let can = |layout: &Layout| packed && layout.accepts(len) && !matches!(layout, Layout::StoredPanels { .. });
+        let layout = plan.wanted[i].filter(can).unwrap_or(Layout::RowMajor);
         let mut words = vec![0u64; (layout.footprint(len) * size).div_ceil(8) + 8];
         let source = bytes(buffer);
         for e in 0..len {
@@ -256,7 +267,11 @@ pub fn fast_with(
     }
     let params: Vec<Param> = memory
         .iter_mut()
-        .map(|(words, layout, len, _)| Param { base: words.as_mut_ptr().cast(), len: *len, layout: *layout })
+        .enumerate()
+        .map(|(i, (words, layout, len, _))| {
+            let own = given.iter().find(|(param, ..)| *param == i).map(|(_, _, words)| words.as_ptr().cast_mut());
+            Param { base: own.unwrap_or(words.as_mut_ptr()).cast(), len: *len, layout: *layout }
+        })
         .collect();
     let mut machine = Machine::new(isa, plan.scratch, poison).unwrap();
     let programs = grid.map(|n| n as i32);
@@ -275,8 +290,7 @@ pub fn fast_with(
     });
     outcome?;
     let mut result = buffers.to_vec();
-    let others =
-        result.iter_mut().zip(&memory).enumerate().filter(|(i, _)| given.is_none_or(|(param, ..)| param != *i));
+    let others = result.iter_mut().zip(&memory).enumerate().filter(|(i, _)| given.iter().all(|(param, ..)| param != i));
     for (_, (buffer, (words, layout, len, size))) in others {
         for e in 0..*len {
             let mut bits = [0u8; 8];

@@ -3,7 +3,7 @@
 use vosti_core::{GroupDecl, LayerDecl, Op};
 use vosti_kernels::{Binding, Const};
 
-use super::{Builder, Output, int};
+use super::{Builder, Factor, Output, int};
 use crate::decoder::{Attention, QkNorm, Rope};
 use crate::error::Result;
 use crate::recipe::{HeadRows, MatrixPart, Recipe};
@@ -34,9 +34,14 @@ impl Attention {
 
 impl Builder<'_> {
     /// Emits fused projection, cache store and attention. `input` is normed; the output has the heads' results.
-    pub(super) fn attention(&mut self, index: usize, attention: &Attention, input: u32) -> Result<Output> {
+    pub(super) fn attention(
+        &mut self,
+        index: usize,
+        attention: &Attention,
+        (input, qkv): (u32, Factor),
+    ) -> Result<Output> {
         let packed = attention.projection();
-        let qkv = self.project(index, attention, packed.heads * attention.head_dim, input)?;
+        let qkv = self.project(index, attention, packed.heads * attention.head_dim, (input, qkv))?;
 
         let cache = match attention.cache_of {
             Some(earlier) => self.caches[&earlier],
@@ -46,28 +51,35 @@ impl Builder<'_> {
 
         let q = self.rotate(index, attention, &packed, qkv)?;
         let k = self.attend(attention)?;
-        let buffer = self.scratch(attention.width(), q);
+        let buffer = self.scratch(attention.width(), &[q]);
         self.ops.push(Op::Attend { k, q, layer: cache, out: buffer, window: attention.window });
 
         let output = vec![self.rows(Slot::Output, index, self.decoder.hidden)];
-        let projection = self.matrix(&format!("layers.{index}.output"), output, attention.width());
+        let projection = self.factor(&format!("layers.{index}.output"), output, attention.width());
         Ok(Output { buffer, width: attention.width(), projection })
     }
 
-    /// The fused projection to queries, keys and values, with its bias and the norms of whole queries and keys.
-    fn project(&mut self, index: usize, attention: &Attention, width: u32, input: u32) -> Result<u32> {
-        let hidden = self.decoder.hidden;
+    /// The matrix of the fused projection.
+    pub(super) fn qkv_factor(&mut self, index: usize, attention: &Attention) -> Factor {
         let parts = self.qkv(index, attention, [Slot::Query, Slot::Key, Slot::Value]);
-        let weight = self.matrix(&format!("layers.{index}.qkv"), parts, hidden);
+        self.factor(&format!("layers.{index}.qkv"), parts, self.decoder.hidden)
+    }
+
+    /// The fused projection to queries, keys and values, with its bias and the norms of whole queries and keys.
+    fn project(
+        &mut self,
+        index: usize,
+        attention: &Attention,
+        width: u32,
+        (input, factor): (u32, Factor),
+    ) -> Result<u32> {
+        let hidden = self.decoder.hidden;
         let qkv = match attention.qkv_bias {
-            false => self.linear((input, hidden), weight, width)?,
+            false => self.linear((input, hidden), &factor, width)?,
             true => {
                 let parts = self.qkv(index, attention, [Slot::QueryBias, Slot::KeyBias, Slot::ValueBias]);
                 let bias = self.vector("bias", &format!("layers.{index}.qkv_bias"), parts, 0.0, 1.0);
-                let k = self.bind("linear_bias", &[("K", int(hidden)), ("N", int(width))], vec![weight, bias])?;
-                let out = self.scratch(width, input);
-                self.push_rowwise(k, vec![input], vec![out]);
-                out
+                self.product("linear_bias", (input, hidden), &factor, width, vec![bias])?
             }
         };
         if attention.qk_norm != QkNorm::Whole {
@@ -80,7 +92,7 @@ impl Builder<'_> {
         ];
         let dims = [("Q", int(q)), ("KV", int(kv)), ("STRIDE", int(width)), ("EPS", Const::Float(self.decoder.eps))];
         let k = self.bind("norm_qk", &dims, weights)?;
-        let out = self.scratch(width, qkv);
+        let out = self.scratch(width, &[qkv]);
         self.push_rowwise(k, vec![qkv], vec![out]);
         Ok(out)
     }
@@ -148,7 +160,7 @@ impl Builder<'_> {
             ("EPS", Const::Float(eps)),
         ];
         let k = self.bind("rope_q", &dims, weights)?;
-        let q = self.scratch(attention.width(), qkv);
+        let q = self.scratch(attention.width(), &[qkv]);
         self.push_rowwise(k, vec![qkv], vec![q]);
         Ok(q)
     }

@@ -15,28 +15,30 @@ pub(crate) const LIST_PART: u32 = 4096;
 const FEW: u32 = 256;
 
 impl Builder<'_> {
-    /// Emits the embedding; returns the residual stream and the name of the embedding matrix.
-    pub(super) fn embed(&mut self) -> Result<([u32; STREAM], String)> {
+    /// Emits the embedding; returns the residual stream.
+    pub(super) fn embed(&mut self) -> Result<[u32; STREAM]> {
         let d = self.decoder;
         let embed = self.matrix("embed", vec![self.rows(Slot::Embed, 0, d.vocab)], d.hidden);
         let dims = [("V", int(d.vocab)), ("H", int(d.hidden)), ("SCALE", Const::Float(d.embed_scale))];
-        let k = self.bind("embed", &dims, vec![embed.clone()])?;
+        let k = self.bind("embed", &dims, vec![embed])?;
         let stream = [0; STREAM].map(|_: u32| self.buffer(d.hidden, Dtype::F32, RowSet::All));
         self.ops.push(Op::Embed { k, out: stream[0] });
-        Ok((stream, embed))
+        Ok(stream)
     }
 
     /// Emits the final norm, the logits, each row's best token and, if the target wants them, the lists. Returns the logits.
-    pub(super) fn head(&mut self, stream: u32, embed: String) -> Result<u32> {
+    pub(super) fn head(&mut self, stream: u32) -> Result<u32> {
         let d = self.decoder;
         let weight = vec![self.rows(Slot::FinalNorm, 0, d.hidden)];
         let weight = self.vector("w", "final_norm", weight, d.norm_offset, d.logits_divisor);
-        let normed = self.norm(weight, stream)?;
-        let head = if d.tied { embed } else { self.matrix("head", vec![self.rows(Slot::Head, 0, d.vocab)], d.hidden) };
+        let (name, slot) = if d.tied { ("embed", Slot::Embed) } else { ("head", Slot::Head) };
+        let head = self.factor(name, vec![self.rows(slot, 0, d.vocab)], d.hidden);
+        let normed = self.norm(weight, stream, &head)?;
+        let ins = self.factors((normed, d.hidden), &head)?;
         let logits = self.buffer(d.vocab, Dtype::F32, RowSet::Selected);
-        let dims = [&[("K", int(d.hidden)), ("N", int(d.vocab))], &capped(d.final_softcap, 1.0)[..]].concat();
-        let k = self.bind("linear_logits", &dims, vec![head])?;
-        self.push_rowwise(k, vec![normed], vec![logits]);
+        let k =
+            self.bind_product("linear_logits", (&head, d.hidden, d.vocab), &capped(d.final_softcap, 1.0), vec![])?;
+        self.push_rowwise(k, ins, vec![logits]);
         let best = self.buffer(1, Dtype::F32, RowSet::Selected);
         let k = self.bind("argmax", &[("V", int(d.vocab))], Vec::new())?;
         self.push_rowwise(k, vec![logits], vec![best]);

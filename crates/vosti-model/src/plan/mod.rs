@@ -8,11 +8,13 @@
 mod attention;
 mod head;
 mod mlp;
+mod product;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Binding, CPU, Const, Launch, Spec};
+use vosti_kernels::{Binding, CPU, Const, Format, Launch, Spec};
 
 use crate::decoder::{Decoder, Layer, Mixer, Mlp, Rope};
 use crate::error::Result;
@@ -20,6 +22,28 @@ use crate::recipe::{MatrixPart, Recipe, Weight};
 use crate::tensor_names::{Slot, tensor_name};
 
 pub(crate) use head::LIST_PART;
+use product::Factor;
+
+/// How matrices that a file has in blocks are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Weights and activations become BF16 numbers.
+    Bf16,
+    /// Codes times activations of 8 bits in blocks of 32, with exact sums.
+    Integers8,
+    /// Codes times activations of 16 bits in blocks of 32, with exact sums.
+    Integers16,
+}
+
+impl fmt::Display for Arithmetic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Arithmetic::Bf16 => "bf16",
+            Arithmetic::Integers8 => "integers, activations of 8 bits",
+            Arithmetic::Integers16 => "integers, activations of 16 bits",
+        })
+    }
+}
 
 /// The target of a plan.
 #[derive(Clone, Copy, Debug)]
@@ -30,18 +54,27 @@ pub struct Target<'a> {
     pub act: Dtype,
     /// Whether the program lists each row's largest logits, so that a choice among them does not need the whole row.
     pub lists: bool,
+    /// How matrices in blocks are multiplied.
+    pub arithmetic: Arithmetic,
 }
 
 impl<'a> Target<'a> {
     /// The served configuration of the target with this name: BF16, with lists on a GPU, so that rows of logits need not be
     /// copied to the host. On the processor, the sampler finds the largest logits of a row faster than the list kernels do.
+    /// A processor multiplies matrices in blocks in integers; a GPU in BF16, because nobody has measured integers there.
     pub fn named(name: &'a str) -> Self {
-        Self { name, act: Dtype::Bf16, lists: name != CPU }
+        let arithmetic = if name == CPU { Arithmetic::Integers16 } else { Arithmetic::Bf16 };
+        Self { name, act: Dtype::Bf16, lists: name != CPU, arithmetic }
     }
 
     /// The same with another type of activations.
     pub fn with_act(self, act: Dtype) -> Self {
         Self { act, ..self }
+    }
+
+    /// The same with another arithmetic of matrices in blocks.
+    pub fn with_arithmetic(self, arithmetic: Arithmetic) -> Self {
+        Self { arithmetic, ..self }
     }
 
     /// The same with lists of each row's largest logits.
@@ -62,12 +95,24 @@ pub struct ModelPlan {
 }
 
 /// Compiles a decoder for a target. `context` is the longest sequence to serve, in tokens; the model's own limit is used if
-/// it is less, or if `context` is `None`. Error: the kernels do not support a dimension or the target.
+/// it is less, or if `context` is `None`. No matrix is taken to be in blocks, so all products are in BF16 or FP32. Error: the
+/// kernels do not support a dimension or the target.
 pub fn plan(decoder: &Decoder, target: &Target, context: Option<u32>) -> Result<ModelPlan> {
+    plan_with(decoder, target, context, &|_| None)
+}
+
+/// As [`plan`], with the format of each tensor that can be multiplied in integers.
+pub(crate) fn plan_with(
+    decoder: &Decoder,
+    target: &Target,
+    context: Option<u32>,
+    formats: &dyn Fn(&str) -> Option<&'static Format>,
+) -> Result<ModelPlan> {
     let context = context.map_or(decoder.context, |c| c.min(decoder.context)).max(1);
     let mut builder = Builder {
         decoder,
         target,
+        formats,
         context,
         rows: RowSet::All,
         ops: Vec::new(),
@@ -111,6 +156,8 @@ const STREAM: usize = 2;
 struct Builder<'a> {
     decoder: &'a Decoder,
     target: &'a Target<'a>,
+    /// The format of a tensor that can be multiplied in integers.
+    formats: &'a dyn Fn(&str) -> Option<&'static Format>,
     context: u32,
     /// The rows that the next ops compute.
     rows: RowSet,
@@ -133,8 +180,8 @@ struct Output {
     buffer: u32,
     /// Columns of the buffer.
     width: u32,
-    /// The name of the projection's matrix.
-    projection: String,
+    /// The projection's matrix.
+    projection: Factor,
 }
 
 /// The norms of a part's input and output: the ends of their weights' names, and their tensors.
@@ -150,11 +197,11 @@ const MLP: Norms = Norms { input: ("mlp_norm", Slot::MlpNorm), output: ("post_ml
 impl Builder<'_> {
     /// Emits the whole forward pass and returns the logits buffer.
     fn decoder(&mut self) -> Result<u32> {
-        let (mut stream, embed) = self.embed()?;
+        let mut stream = self.embed()?;
         for index in 0..self.decoder.layers.len() {
             self.layer(index, &mut stream)?;
         }
-        self.head(stream[0], embed)
+        self.head(stream[0])
     }
 
     /// Emits one layer: it reads `stream[0]`, writes its output there and uses `stream[1]` between its parts. No op after the
@@ -162,9 +209,12 @@ impl Builder<'_> {
     fn layer(&mut self, index: usize, stream: &mut [u32; STREAM]) -> Result<()> {
         let d = self.decoder;
         let layer = &d.layers[index];
-        let input = self.enter(index, &MIXER, stream[0])?;
         let mut mixed = match &layer.mixer {
-            Mixer::Attention(attention) => self.attention(index, attention, input)?,
+            Mixer::Attention(attention) => {
+                let qkv = self.qkv_factor(index, attention);
+                let input = self.enter(index, &MIXER, stream[0], &qkv)?;
+                self.attention(index, attention, (input, qkv))?
+            }
         };
         if index + 1 == d.layers.len() {
             mixed.buffer = self.choose((mixed.buffer, mixed.width), stream)?;
@@ -172,9 +222,12 @@ impl Builder<'_> {
         self.join(index, &MIXER, mixed, *stream, None)?;
         stream.swap(0, 1);
 
-        let input = self.enter(index, &MLP, stream[0])?;
         let output = match &layer.mlp {
-            Mlp::Gated(gated) => self.gated(index, gated, input)?,
+            Mlp::Gated(gated) => {
+                let gate_up = self.gate_up_factor(index, gated);
+                let input = self.enter(index, &MLP, stream[0], &gate_up)?;
+                self.gated(index, gated, (input, gate_up))?
+            }
         };
         let scalar = layer.scaled.then(|| self.scalar_weight(index));
         self.join(index, &MLP, output, *stream, scalar)?;
@@ -187,23 +240,26 @@ impl Builder<'_> {
         let hidden = self.decoder.hidden;
         self.rows = RowSet::Selected;
         let chosen = [0; STREAM].map(|_: u32| self.buffer(hidden, Dtype::F32, RowSet::Selected));
-        let out = self.fresh(width);
+        let out = self.fresh(width, self.dtype(x));
         let k = self.bind("gather", &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
         self.push_rowwise(k, vec![x, stream[0]], vec![out, chosen[0]]);
         *stream = chosen;
         Ok(out)
     }
 
-    /// The input of a part: the norm of the residual stream, or the stream itself in the activations' type.
-    fn enter(&mut self, index: usize, norms: &Norms, stream: u32) -> Result<u32> {
+    /// The input of a part: the norm of the residual stream, or the stream itself, in the type that the part's first product reads.
+    fn enter(&mut self, index: usize, norms: &Norms, stream: u32, first: &Factor) -> Result<u32> {
         let hidden = self.decoder.hidden;
         if self.decoder.layers[index].pre_norms {
             let (name, slot) = norms.input;
             let weight = self.norm_weight("w", &format!("layers.{index}.{name}"), slot, index, hidden);
-            return self.norm(weight, stream);
+            return self.norm(weight, stream, first);
+        }
+        if first.reads(self.target.act) == self.dtype(stream) {
+            return Ok(stream);
         }
         let k = self.bind("round_stream", &[("H", int(hidden))], Vec::new())?;
-        let out = self.scratch(hidden, stream);
+        let out = self.scratch(hidden, &[stream]);
         self.push_rowwise(k, vec![stream], vec![out]);
         Ok(out)
     }
@@ -221,12 +277,14 @@ impl Builder<'_> {
         let hidden = self.decoder.hidden;
         let Layer { post_norms, residual_scale, .. } = self.decoder.layers[index];
         if !post_norms {
-            let dims = [("K", int(width)), ("N", int(hidden)), ("SCALE", Const::Float(residual_scale))];
-            let k = self.bind("linear_add", &dims, vec![projection])?;
-            self.push_rowwise(k, vec![buffer, stream[0]], vec![stream[1]]);
+            let scale = [("SCALE", Const::Float(residual_scale))];
+            let mut ins = self.factors((buffer, width), &projection)?;
+            ins.push(stream[0]);
+            let k = self.bind_product("linear_add", (&projection, width, hidden), &scale, vec![])?;
+            self.push_rowwise(k, ins, vec![stream[1]]);
             return Ok(());
         }
-        let projected = self.linear((buffer, width), projection, hidden)?;
+        let projected = self.linear((buffer, width), &projection, hidden)?;
         let (name, slot) = norms.output;
         let mut weights = vec![self.norm_weight("w", &format!("layers.{index}.{name}"), slot, index, hidden)];
         let kernel = if scalar.is_some() { "rmsnorm_add_scaled" } else { "rmsnorm_add" };
@@ -236,17 +294,12 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn norm(&mut self, weight: String, input: u32) -> Result<u32> {
-        let k = self.bind("rmsnorm", &self.norm_dims(), vec![weight])?;
-        let out = self.scratch(self.decoder.hidden, input);
+    /// The norm of a buffer, in the type that the product with `first` reads.
+    fn norm(&mut self, weight: String, input: u32, first: &Factor) -> Result<u32> {
+        let dtype = first.reads(self.target.act);
+        let k = self.bind_as("rmsnorm", dtype, &self.norm_dims(), vec![weight])?;
+        let out = self.scratch_as(self.decoder.hidden, dtype, &[input]);
         self.push_rowwise(k, vec![input], vec![out]);
-        Ok(out)
-    }
-
-    fn linear(&mut self, (x, k): (u32, u32), weight: String, n: u32) -> Result<u32> {
-        let binding = self.bind("linear", &[("K", int(k)), ("N", int(n))], vec![weight])?;
-        let out = self.scratch(n, x);
-        self.push_rowwise(binding, vec![x], vec![out]);
         Ok(out)
     }
 
@@ -266,18 +319,27 @@ impl Builder<'_> {
         self.buffers.len() as u32 - 1
     }
 
-    /// A buffer of activations of this width that is neither the residual stream nor the op's input.
-    fn scratch(&mut self, width: u32, input: u32) -> u32 {
-        let decl = BufferDecl { width, dtype: self.target.act, rows: self.rows };
-        let fits = |i: &&u32| **i != input && self.buffers[**i as usize] == decl;
-        self.shared.iter().find(fits).copied().unwrap_or_else(|| self.fresh(width))
+    /// A buffer of activations of this width that is neither the residual stream nor one of these.
+    fn scratch(&mut self, width: u32, others: &[u32]) -> u32 {
+        self.scratch_as(width, self.target.act, others)
     }
 
-    /// A buffer of activations that later ops may share.
-    fn fresh(&mut self, width: u32) -> u32 {
-        let buffer = self.buffer(width, self.target.act, self.rows);
+    /// The same in this type.
+    fn scratch_as(&mut self, width: u32, dtype: Dtype, others: &[u32]) -> u32 {
+        let decl = BufferDecl { width, dtype, rows: self.rows };
+        let fits = |i: &&u32| !others.contains(i) && self.buffers[**i as usize] == decl;
+        self.shared.iter().find(fits).copied().unwrap_or_else(|| self.fresh(width, dtype))
+    }
+
+    /// A buffer that later ops may share.
+    fn fresh(&mut self, width: u32, dtype: Dtype) -> u32 {
+        let buffer = self.buffer(width, dtype, self.rows);
         self.shared.push(buffer);
         buffer
+    }
+
+    fn dtype(&self, buffer: u32) -> Dtype {
+        self.buffers[buffer as usize].dtype
     }
 }
 
@@ -286,7 +348,12 @@ impl Builder<'_> {
     /// The index of the binding of one kernel to weights, each for the parameter that it is made for; equal bindings share an
     /// index.
     fn bind(&mut self, kernel: &str, dims: &[(&str, Const)], weights: Vec<String>) -> Result<u32> {
-        let spec = self.spec(kernel, dims)?;
+        self.bind_as(kernel, self.target.act, dims, weights)
+    }
+
+    /// The same of the kernel in this type of activations.
+    fn bind_as(&mut self, kernel: &str, act: Dtype, dims: &[(&str, Const)], weights: Vec<String>) -> Result<u32> {
+        let spec = crate::specialise::specialise(self.target.name, kernel, act, dims)?;
         let higher = vosti_kernels::higher(self.target.name, &spec)?;
         let parameter = |name: &String| self.weights[name].parameter.to_string();
         let weights = weights.into_iter().map(|name| (parameter(&name), name)).collect();
@@ -323,7 +390,7 @@ impl Builder<'_> {
         name.to_string()
     }
 
-    /// The matrix of a product.
+    /// A matrix in the activations' type.
     fn matrix(&mut self, name: &str, parts: Vec<MatrixPart>, columns: u32) -> String {
         self.weight("w", name, Recipe::Matrix { parts, columns: columns as usize, dtype: self.target.act })
     }

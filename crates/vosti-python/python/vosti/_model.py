@@ -21,15 +21,17 @@ class Model:
 
     `model` is a name of `vosti models`, a GGUF file, a Hugging Face folder, or `ORG/REPO[:QUANT]` of a hub. `max_model_len` is the
     longest sequence in tokens, prompt and answer; the fingerprint depends on it. `max_num_seqs` is how many sequences run at once.
-    `threads`, `kv_pages`, `weights` and `speculate` are as the flags of `vosti generate`. None of them but `max_model_len` changes a
-    bit.
+    `threads`, `kv_pages`, `weights` and `speculate` are as the flags of `vosti generate` and change no bit. `arithmetic` ("integers",
+    "bf16") and `activations` (16, 8) say how a quantised file's matrices are multiplied; the fingerprint depends on them.
     """
 
     def __init__(self, model: str = "smollm2-135m", *, max_model_len: Optional[int] = None,
                  max_num_seqs: Optional[int] = None, threads: Optional[int] = None, kv_pages: Optional[int] = None,
-                 weights: Optional[str] = None, speculate: bool = False) -> None:
+                 weights: Optional[str] = None, arithmetic: Optional[str] = None, activations: Optional[int] = None,
+                 speculate: bool = False) -> None:
         self._engine = Engine(str(model), context=max_model_len, threads=threads, sequences=max_num_seqs,
-                              kv_pages=kv_pages, weights=weights, speculate=speculate)
+                              kv_pages=kv_pages, weights=weights, arithmetic=arithmetic, activations=activations,
+                              speculate=speculate)
         self._ids: Dict[int, int] = {}
 
     @property

@@ -51,6 +51,8 @@ pub struct EngineState {
     pub model: String,
     /// The deployment's fingerprint; null while loading.
     pub system_fingerprint: Option<String>,
+    /// How the model's matrices are multiplied, in integers or in BF16; null while loading.
+    pub arithmetic: Option<String>,
     /// Answers that hold pages.
     pub running: usize,
     /// Answers that wait for pages.
@@ -99,6 +101,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<EngineState> {
     Json(EngineState {
         status: phase(&app).status,
         model: app.model_name().to_string(),
+        arithmetic: service.as_ref().map(|s| s.identity.arithmetic.clone()),
         system_fingerprint: service.map(|s| s.identity.fingerprint.clone()),
         running: s.running,
         waiting: s.waiting,

@@ -171,6 +171,7 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
     let engine = Engine::new(device, program, options.policy).unwrap();
     let identity = Identity {
         fingerprint: "vosti-toy".into(),
+        arithmetic: "bf16".into(),
         vocab: VOCAB,
         context: CONTEXT as usize,
         running_max: options.policy.running_max,

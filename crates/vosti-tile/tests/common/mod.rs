@@ -1,6 +1,8 @@
 //! Random launches of kernels by the roles of their parameters, as a device would bind them.
 #![allow(dead_code)] // each test uses its part
 
+pub mod formulas;
+
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
@@ -78,6 +80,7 @@ pub fn floats(elem: Scalar, len: usize, random: &mut Random) -> Buffer {
     let values = (0..len).map(|_| random.float());
     match elem {
         Scalar::Bf16 => Buffer::Bf16(values.map(vosti_tile::numerics::to_bf16).collect()),
+        Scalar::I8 => Buffer::I8(values.map(|x| (128.0 * x) as i8).collect()),
         _ => Buffer::F32(values.collect()),
     }
 }
@@ -90,6 +93,15 @@ pub fn heads(spec: &Spec) -> usize {
 /// Numbers of a head.
 pub fn head(spec: &Spec) -> usize {
     if spec.constants.contains_key("HALF") { 2 * int(spec, "HALF") } else { int(spec, "D") }
+}
+
+/// Elements of a block of 32 in a parameter of this name.
+fn in_block(name: &str) -> usize {
+    match name {
+        "scale" => 1,
+        "sums" | "scales" | "offsets" => 2,
+        _ => 32,
+    }
 }
 
 /// How many elements a float parameter's buffer has.
@@ -117,6 +129,12 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         ("norm_qk", Role::Weight(0)) => int("Q"),
         ("norm_qk", Role::Weight(_)) => int("KV"),
         ("norm_qk", _) => rows * int("STRIDE"),
+        ("quantise", _) => rows * int("BLOCKS") * in_block(name),
+        ("linear_int_bias", Role::Weight(3)) => int("N"),
+        (kernel, Role::Weight(_)) if kernel.starts_with("linear_int") => {
+            int("N") * if kernel == "linear_int_glu" { 2 } else { 1 } * int("BLOCKS") * in_block(name)
+        }
+        (kernel, Role::In(0..4)) if kernel.starts_with("linear_int") => rows * int("BLOCKS") * in_block(name),
         ("linear_bias", Role::Weight(1)) => int("N"),
         ("linear_glu", Role::Weight(_)) => 2 * int("N") * int("K"),
         (_, Role::Weight(_)) if spec.kernel.starts_with("linear") => int("N") * int("K"),
@@ -187,5 +205,5 @@ fn work(spec: &Spec) -> i64 {
         Some(Const::Int(v)) => *v,
         _ => 1,
     };
-    of("N") * of("K") * of("H") * of("V") * of("D") * of("HALF")
+    of("N") * of("K") * of("H") * of("V") * of("D") * of("HALF") * of("BLOCKS")
 }

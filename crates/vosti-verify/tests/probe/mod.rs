@@ -141,13 +141,25 @@ pub fn dot_kernel(rows: usize, depth: usize, columns: usize, bf16: bool) -> Kern
     kernel(&tiles, &body, ("f32", &[rows, columns]))
 }
 
-/// The operations by which rows of FP32 are reduced.
-pub const REDUCTIONS: [&str; 3] = ["arith.addf", "arith.maxnumf", "arith.minnumf"];
+/// The operations by which rows are reduced: of FP32, and the last of integers.
+pub const REDUCTIONS: [&str; 5] = ["arith.addf", "arith.maxnumf", "arith.minnumf", "arith.maximumf", "arith.addi"];
 
 pub fn reduce_kernel(rows: usize, length: usize, operation: &str) -> Kernel {
-    let body = format!(
-        "    %result = \"tt.reduce\"(%t0) <{{axis = 1 : i32}}> ({{\n    ^bb0(%x: f32, %y: f32):\n      %z = {operation} %x, %y : f32\n      tt.reduce.return %z : f32\n    }}) : (tensor<{rows}x{length}xf32>) -> tensor<{rows}xf32>\n"
-    );
+    let reduced = |result: &str, x: &str, elem: &str| {
+        format!(
+            "    %{result} = \"tt.reduce\"(%{x}) <{{axis = 1 : i32}}> ({{\n    ^bb0(%x: {elem}, %y: {elem}):\n      %z = {operation} %x, %y : {elem}\n      tt.reduce.return %z : {elem}\n    }}) : (tensor<{rows}x{length}x{elem}>) -> tensor<{rows}x{elem}>\n"
+        )
+    };
+    // Integers are made of the numbers, and the FP32 nearest to their sum is stored.
+    let body = match operation.ends_with('i') {
+        true => {
+            let made =
+                format!("    %i = arith.fptosi %t0 : tensor<{rows}x{length}xf32> to tensor<{rows}x{length}xi32>\n");
+            let number = format!("    %result = arith.sitofp %sum : tensor<{rows}xi32> to tensor<{rows}xf32>\n");
+            [made, reduced("sum", "i", "i32"), number].concat()
+        }
+        false => reduced("result", "t0", "f32"),
+    };
     kernel(&[("f32", &[rows, length])], &body, ("f32", &[rows]))
 }
 
@@ -178,6 +190,7 @@ pub fn maps() -> Vec<Map> {
     for name in ["addf", "subf", "mulf", "divf", "maxnumf", "minnumf"] {
         all.push(map(&["f32", "f32"], &[&format!("%result = arith.{name} %t0, %t1 : tensor<#f32>")]));
     }
+    all.push(map(&["f32", "f32", "f32"], &["%result = math.fma %t0, %t1, %t2 : tensor<#f32>"]));
     // Constants are chosen, because a choice between two NaNs would hide the comparison's result.
     let (zeros, ones) =
         ("%zeros = arith.constant dense<0.0> : tensor<#f32>", "%ones = arith.constant dense<1.0> : tensor<#f32>");
@@ -199,6 +212,17 @@ pub fn maps() -> Vec<Map> {
     for name in ["addi", "subi", "muli", "maxsi", "minsi"] {
         all.push(map(&["i32", "i32"], &[&format!("%i = arith.{name} %t0, %t1 : tensor<#i32>"), number]));
     }
+    for name in ["shli", "shrsi"] {
+        let eights = "%eights = arith.constant dense<8> : tensor<#i32>";
+        all.push(map(&["i32"], &[eights, &format!("%i = arith.{name} %t0, %eights : tensor<#i32>"), number]));
+    }
+    all.push(map(&["f32"], &["%i = arith.fptosi %t0 : tensor<#f32> to tensor<#i32>", number]));
+    let bytes = ["a", "b"]
+        .map(|name| format!("%{name} = arith.trunci %t{} : tensor<#i32> to tensor<#i8>", u8::from(name == "b")));
+    let compared = "%c = arith.cmpi slt, %t0, %t1 : tensor<#i32>";
+    let chosen = "%i = arith.select %c, %a, %b : tensor<#i1>, tensor<#i8>";
+    let number_of_byte = "%result = arith.sitofp %i : tensor<#i8> to tensor<#f32>";
+    all.push(map(&["i32", "i32"], &[&bytes[0], &bytes[1], compared, chosen, number_of_byte]));
     for name in ["addi", "muli"] {
         let wide =
             ["a", "b"].map(|w| format!("%{w} = arith.extsi %t{} : tensor<#i32> to tensor<#i64>", u8::from(w == "b")));

@@ -3,7 +3,7 @@
 use super::Case;
 use vosti_core::{Program, RowSet};
 use vosti_cpu::Ceilings;
-use vosti_model::{ModelPlan, Recipe};
+use vosti_model::ModelPlan;
 use vosti_tile::Scalar;
 
 /// The least that a case takes: floating-point operations of its matrices and of attention, and bytes of its matrices
@@ -59,9 +59,7 @@ impl Work {
 /// Elements of the matrices that a binding reads.
 fn matrix_elements(plan: &ModelPlan, k: u32) -> usize {
     let names = plan.bindings[k as usize].launches.iter().flat_map(|launch| launch.weights.values());
-    let matrices =
-        names.filter_map(|name| plan.weights.get(name)).filter(|w| matches!(w.recipe, Recipe::Matrix { .. }));
-    matrices.map(|weight| weight.shape().iter().product::<usize>()).sum()
+    names.filter_map(|name| plan.weights.get(name)?.matrix_elements()).sum()
 }
 
 /// Bytes of one position's key and value in a layer.

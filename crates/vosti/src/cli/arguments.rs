@@ -4,7 +4,7 @@ mod sampling;
 mod serve;
 
 pub use super::values::Device;
-use super::values::{Weights, at_least_one, date, device, isa, size, threads, whole};
+use super::values::{Activations, Products, Weights, at_least_one, date, device, isa, size, threads, whole};
 use crate::catalogue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -91,6 +91,14 @@ pub struct Hardware {
     /// model's own]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..))]
     pub context: Option<u32>,
+
+    /// How a quantised file's matrices are multiplied; the fingerprint depends on it [default: integers on the CPU, bf16 on a GPU]
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub arithmetic: Option<Products>,
+
+    /// Bits of an activation in products of integers; the fingerprint depends on it [default: 16]
+    #[arg(long, value_enum, value_name = "BITS")]
+    pub activations: Option<Activations>,
 
     /// How the CPU keeps weights in memory; every form gives the same bits
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Weights::AsTheyCome)]

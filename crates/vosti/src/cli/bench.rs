@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 pub fn run(arguments: &Bench) -> Result<Outcome> {
     ensure!(arguments.prefill + arguments.decode > 0, "--prefill 0 and --decode 0 leave nothing to measure");
-    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware))?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware)?)?;
     if let Some(trace) = arguments.agentic {
         return agents(&deployment, trace, arguments.on.json);
     }

@@ -25,7 +25,7 @@ use vosti_model::{ChatOptions, Date};
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
     let pool = open::asked(flags, open::any(1));
-    let options = DeployOptions { pool, ..open::options(&flags.hardware) };
+    let options = DeployOptions { pool, ..open::options(&flags.hardware)? };
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     own.chat()?; // a base model says so before anything is computed

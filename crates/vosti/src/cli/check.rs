@@ -23,7 +23,7 @@ pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
              others with --only"
         );
     }
-    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware))?;
+    let deployment = open::load(&arguments.model, &open::options(&arguments.hardware)?)?;
     let subject = DeploymentSubject::new(&deployment, program.map(|path| (path, again(arguments))));
     if arguments.digests {
         let digests = suite::digests(&subject, arguments.seed, &Bar::new(Unit::Count))?;
@@ -64,6 +64,12 @@ fn again(arguments: &Check) -> Vec<String> {
     }
     if let Some(folder) = &hardware.bundle {
         flags.extend(["--bundle".into(), folder.display().to_string()]);
+    }
+    if let Some(value) = hardware.arithmetic.and_then(|value| value.to_possible_value()) {
+        flags.extend(["--arithmetic".into(), value.get_name().into()]);
+    }
+    if let Some(value) = hardware.activations.and_then(|value| value.to_possible_value()) {
+        flags.extend(["--activations".into(), value.get_name().into()]);
     }
     if let Some(value) = hardware.weights.to_possible_value() {
         flags.extend(["--weights".into(), value.get_name().into()]);

@@ -20,7 +20,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let most = arguments.sampling.max_tokens.unwrap_or(usize::MAX);
     let least = Demand { tokens: most, sequences: arguments.choices as usize };
     let pool = open::asked(flags, least);
-    let options = DeployOptions { pool, ..open::options(&flags.hardware) };
+    let options = DeployOptions { pool, ..open::options(&flags.hardware)? };
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let chat = own.chat().ok().filter(|_| !arguments.raw);

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 pub fn run(arguments: &Laws) -> Result<Outcome> {
     let named = laws::named(&arguments.only)?;
-    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware))?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware)?)?;
     let bar = Bar::new(Unit::Count);
     let report = laws::run(deployment, named, &bar)?;
     drop(bar);

@@ -4,7 +4,7 @@ use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
 use super::interrupt;
 use super::output::counted;
-use super::values::Weights;
+use super::values::{Activations, Products, Weights};
 use crate::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use crate::device::{AnyDevice, On, own_gpu};
 use crate::pool::{self, Demand, Origin};
@@ -13,6 +13,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
+use vosti_model::Arithmetic;
 
 /// The model's file or folder; a name of the catalogue or of a hub is fetched first if it is not here.
 pub fn find(name: &str) -> Result<PathBuf> {
@@ -20,7 +21,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
 }
 
 /// The deployment's options that the flags give.
-pub fn options(hardware: &Hardware) -> DeployOptions {
+pub fn options(hardware: &Hardware) -> Result<DeployOptions> {
     let on = match hardware.device {
         Device::Cpu => On::Cpu,
         Device::Cuda(index) => On::Gpu(own_gpu, index),
@@ -30,7 +31,16 @@ pub fn options(hardware: &Hardware) -> DeployOptions {
         Weights::Expanded => Storage::Expanded,
     };
     let Hardware { threads, context, bundle, isa, .. } = hardware.clone();
-    DeployOptions { threads, context, bundle, on, storage, isa, pool: pool::Asked::default() }
+    let arithmetic = match (hardware.arithmetic, hardware.activations) {
+        (Some(Products::Bf16), Some(_)) => {
+            anyhow::bail!("--activations is for products in integers, and --arithmetic bf16 has none: give one of them")
+        }
+        (Some(Products::Bf16), None) => Some(Arithmetic::Bf16),
+        (_, Some(Activations::Eight)) => Some(Arithmetic::Integers8),
+        (Some(Products::Integers), None) | (_, Some(Activations::Sixteen)) => Some(Arithmetic::Integers16),
+        (None, None) => None,
+    };
+    Ok(DeployOptions { threads, context, bundle, on, arithmetic, storage, isa, pool: pool::Asked::default() })
 }
 
 /// The pool's size: by the flags, else by the demand.
@@ -90,6 +100,7 @@ pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
     eprintln!("model        {}", deployment.describe());
     eprintln!("device       {}", deployment.device_name());
     eprintln!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
+    eprintln!("arithmetic   {}", deployment.arithmetic());
     eprintln!(
         "kv pool      {} of {PAGE} tokens: {} tokens, {:.1} MiB",
         counted(pages, "page"),

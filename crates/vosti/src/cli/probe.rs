@@ -9,7 +9,7 @@ use anyhow::Result;
 use vosti_cuda::probe::ProbeOptions;
 
 pub fn run(arguments: &Probe) -> Result<Outcome> {
-    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware))?;
+    let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware)?)?;
     let options = ProbeOptions { cases: arguments.cases, references: arguments.references, seed: arguments.seed };
     let bar = Bar::new(Unit::Count);
     let report = probe::run(&deployment, options, arguments.dump.as_deref(), &bar)?;

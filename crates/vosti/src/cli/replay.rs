@@ -17,7 +17,7 @@ use vosti_server::receipt::{Chain, Divergence, Receipt};
 pub fn run(arguments: &Replay) -> Result<Outcome> {
     let receipt = read(&arguments.receipt)?;
     let model = arguments.model.as_ref().unwrap_or(&receipt.model);
-    let options = open::options(&arguments.hardware);
+    let options = open::options(&arguments.hardware)?;
     let deployment =
         open::load(model, &options).context("cannot open the receipt's model (--model names another copy of it)")?;
     ensure!(

@@ -87,12 +87,13 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     flags.hardware.threads.get_or_insert((cores - 1).max(1));
     let sequences = Policy::default().running_max;
     let pool = open::asked(&flags, open::any(sequences));
-    let options = DeployOptions { pool, ..open::options(&flags.hardware) };
+    let options = DeployOptions { pool, ..open::options(&flags.hardware)? };
     let deployment = open::load(&flags.model, &options)?;
     let engine = open::engine_for_any(&deployment, &flags, sequences)?;
     open::banner(&deployment, &engine);
     let identity = Identity {
         fingerprint: deployment.fingerprint().to_string(),
+        arithmetic: deployment.arithmetic(),
         vocab: deployment.program().vocab,
         context: deployment.program().context as usize,
         running_max: engine.policy().running_max,

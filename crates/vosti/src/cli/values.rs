@@ -30,8 +30,28 @@ pub fn device(text: &str) -> Result<Device, String> {
 pub enum Weights {
     /// Small: a quantised file's weights stay in its blocks; BF16 weights take 13 bits each where the instruction set reads that
     AsTheyCome,
-    /// BF16: takes more memory
+    /// BF16: takes more memory. Matrices that are multiplied in integers stay in their blocks
     Expanded,
+}
+
+/// How a quantised file's matrices are multiplied.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Products {
+    /// Codes times activations of 16 or 8 bits, with exact sums; matrices that are not in blocks in BF16
+    Integers,
+    /// Weights and activations are rounded to BF16
+    Bf16,
+}
+
+/// Bits of an activation in products of integers.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activations {
+    /// Closer to the file's own numbers than BF16
+    #[value(name = "16")]
+    Sixteen,
+    /// Faster for long prompts, and less accurate
+    #[value(name = "8")]
+    Eight,
 }
 
 /// An unsigned whole number; the error names the range of its type.

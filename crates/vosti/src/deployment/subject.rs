@@ -89,7 +89,7 @@ impl Subject for DeploymentSubject<'_> {
     }
 
     fn stores(&self) -> bool {
-        self.deployment.element_bytes() < 2.0
+        self.deployment.stores()
     }
 
     fn restarted(&self, seed: u64) -> Option<Result<Vec<String>, CheckError>> {

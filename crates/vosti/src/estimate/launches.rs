@@ -6,7 +6,7 @@
 use super::Step;
 use vosti_core::{Program, RowSet};
 use vosti_kernels::{Const, Extent, KernelError, Launch, Spec};
-use vosti_model::{ModelPlan, Recipe};
+use vosti_model::ModelPlan;
 
 /// One launch.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,8 +123,7 @@ impl Multiple for f64 {
 
 /// Elements of a weight that is a matrix.
 fn matrix(plan: &ModelPlan, name: &str) -> Option<f64> {
-    let weight = plan.weights.get(name).filter(|weight| matches!(weight.recipe, Recipe::Matrix { .. }))?;
-    Some(weight.shape().iter().product::<usize>() as f64)
+    Some(plan.weights.get(name)?.matrix_elements()? as f64)
 }
 
 fn row_bytes(program: &Program, buffer: u32) -> f64 {

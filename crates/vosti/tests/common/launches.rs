@@ -89,7 +89,10 @@ impl Recorder {
                 (TensorData::Bf16(data), Scalar::Bf16) => data.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 (TensorData::Bf16(data), _) => data.iter().flat_map(|x| (u32::from(*x) << 16).to_le_bytes()).collect(),
                 (TensorData::F32(data), Scalar::F32) => data.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                (TensorData::F32(_), _) => panic!("{name} is FP32 and its kernels read {elem}"),
+                (TensorData::I8(data), Scalar::I8) => data.iter().map(|x| *x as u8).collect(),
+                (TensorData::F32(_) | TensorData::I8(_), _) => {
+                    panic!("{name} has another type than its kernels read, {elem}")
+                }
             };
             let file = format!("weight.{i}");
             std::fs::write(folder.join(&file), &bytes).unwrap();

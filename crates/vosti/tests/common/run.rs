@@ -81,10 +81,7 @@ impl vosti_cpu::Weights for Source<'_> {
     }
 
     fn rows(&self, name: &str, rows: Range<usize>) -> Result<vosti_cpu::TensorData, vosti_cpu::WeightError> {
-        Ok(match self.0.rows(name, rows)? {
-            vosti_model::TensorData::Bf16(data) => vosti_cpu::TensorData::Bf16(data),
-            vosti_model::TensorData::F32(data) => vosti_cpu::TensorData::F32(data),
-        })
+        Ok(self.0.rows(name, rows)?)
     }
 }
 

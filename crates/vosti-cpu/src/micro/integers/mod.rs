@@ -4,8 +4,10 @@
 //! of q over 16 k. With activations of 8 bits there is no plane lo and q = hi. A weight has the number c of its code, and a scale and
 //! minimum for each group. For row t, column n and each block b, with k ascending ([`IntDot::halves`] = false):
 //!
-//!     acc = fma(f32(sum of c q), scale[n][b] * s[t][b], acc)
-//!     acc = fma(-minimum[n][b], s[t][b] * f32(sum of q), acc)        (if `minima`)
+//! ```text
+//! acc = fma(f32(sum of c q), scale[n][b] * s[t][b], acc)
+//! acc = fma(-minimum[n][b], s[t][b] * sums[t][b], acc)      if minima; sums has the sum of q
+//! ```
 //!
 //! With `halves`, each half of a block has these two steps. f32() rounds to nearest even, and denormals are flushed. A sum of
 //! integers has no order, so every instruction set may take its own way to it: rows, columns and ways do not change the bits.
@@ -40,10 +42,13 @@ pub struct IntDot {
     pub sx: *const f32,
     /// Scales from one row to the next.
     pub sx_row: usize,
-    /// The sums of q: two for each block, each over 16 k.
+    /// The sums of q: two for each block, each over 16 k. They are not above 32,768 in magnitude times 16.
     pub qsum: *const i32,
     /// Sums from one row to the next.
     pub qsum_row: usize,
+    /// What minima are multiplied by, in the places of the sums of q: the same sums, unless whoever made them made a mistake.
+    /// Not read unless `minima`.
+    pub sums: *const f32,
     /// The weight's panel, in the form [`Form::Integers`].
     pub panel: Panel,
     /// The panel's first block that is read.
@@ -77,6 +82,19 @@ impl IntDot {
         debug_assert!(self.minima || !format.minimum, "a minimum that is not subtracted");
         debug_assert!(self.columns.is_multiple_of(super::LANES) && self.columns <= crate::layout::PANEL);
         format
+    }
+
+    /// The sums of a block's halves of a row, for minima; zeros if none is subtracted.
+    ///
+    /// # Safety
+    /// See [`IntDotFn`]; the product has the row and the block.
+    #[inline(always)]
+    unsafe fn sums_of(&self, row: usize, block: usize) -> [f32; 2] {
+        if !self.minima {
+            return [0.0; 2];
+        }
+        // SAFETY: the caller's.
+        unsafe { self.sums.add(row * self.qsum_row + 2 * block).cast::<[f32; 2]>().read_unaligned() }
     }
 }
 

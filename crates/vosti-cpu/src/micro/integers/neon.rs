@@ -58,7 +58,7 @@ struct Row {
     lo: [i8; UNIT],
     q: [i16; UNIT],
     sx: f32,
-    qsum: [i32; 2],
+    sums: [f32; 2],
 }
 
 /// Sums of `R` rows by [`VECTORS`] vectors of columns.
@@ -151,6 +151,7 @@ unsafe fn product<W: Way>(dot: &IntDot) {
             lo: dot.lo.wrapping_add(r * dot.q_row),
             sx: dot.sx.add(r * dot.sx_row),
             qsum: dot.qsum.add(r * dot.qsum_row),
+            sums: dot.sums.wrapping_add(r * dot.qsum_row),
             c: dot.c.add(r * dot.c_row),
             rows: ROWS.min(dot.rows - r),
             ..*dot
@@ -267,8 +268,7 @@ unsafe fn rows<W: Way, const R: usize>(
             let quads = if dot.halves { [half * QUADS / 2, (half + 1) * QUADS / 2] } else { [0, QUADS] };
             let sums = W::sums::<R>(codes, &rows, v, quads, dot.wide);
             for (i, (sums, row)) in sums.iter().zip(&rows).enumerate() {
-                let qsum = if dot.halves { row.qsum[half] } else { row.qsum[0] + row.qsum[1] };
-                let minimum = row.sx * qsum as f32;
+                let minimum = row.sx * if dot.halves { row.sums[half] } else { row.sums[0] + row.sums[1] };
                 for (g, sum) in sums.iter().enumerate() {
                     let column = WORDS * (v + g);
                     let at = acc[r + i].as_mut_ptr().add(column);
@@ -297,6 +297,5 @@ unsafe fn row(dot: &IntDot, r: usize, block: usize) -> Row {
             *q = 256 * *q + i16::from(lo);
         }
     }
-    let qsum = dot.qsum.add(r * dot.qsum_row + 2 * block).cast::<[i32; 2]>().read_unaligned();
-    Row { hi, lo, q, sx: *dot.sx.add(r * dot.sx_row + block), qsum }
+    Row { hi, lo, q, sx: *dot.sx.add(r * dot.sx_row + block), sums: dot.sums_of(r, block) }
 }

@@ -1,6 +1,6 @@
 //! The product in plain Rust: the definition that all instruction sets equal.
 
-use vosti_tile::numerics::{fma, mul};
+use vosti_tile::numerics::{add as plus, fma, mul};
 
 use super::IntDot;
 use crate::layout::PANEL;
@@ -52,22 +52,22 @@ pub(super) unsafe fn one_row(
             if dot.wide { 256 * hi + i32::from(*dot.lo.add(at + k)) } else { hi }
         });
         let sx = *dot.sx.add(row * dot.sx_row + block);
-        let qsum = dot.qsum.add(row * dot.qsum_row + 2 * block);
+        let sums = dot.sums_of(row, block);
         let c = dot.c.add(row * dot.c_row);
         for (column, (codes, scales)) in codes.iter().zip(scales).enumerate().take(dot.columns) {
             let mut acc = if dot.accumulate || block > 0 { *c.add(column) } else { 0.0 };
-            let mut add = |sum: i32, (scale, minimum): (f32, f32), qsum: i32| {
+            let mut add = |sum: i32, (scale, minimum): (f32, f32), sums: f32| {
                 acc = fma(sum as f32, mul(scale, sx), acc);
                 if dot.minima {
-                    acc = fma(-minimum, mul(sx, qsum as f32), acc);
+                    acc = fma(-minimum, mul(sx, sums), acc);
                 }
             };
             let sum = |from: usize, to: usize| (from..to).map(|k| codes[k] * q[k]).sum::<i32>();
             if dot.halves {
-                add(sum(0, UNIT / 2), scales[0], *qsum);
-                add(sum(UNIT / 2, UNIT), scales[1], *qsum.add(1));
+                add(sum(0, UNIT / 2), scales[0], sums[0]);
+                add(sum(UNIT / 2, UNIT), scales[1], sums[1]);
             } else {
-                add(sum(0, UNIT), scales[0], *qsum + *qsum.add(1));
+                add(sum(0, UNIT), scales[0], plus(sums[0], sums[1]));
             }
             *c.add(column) = acc;
         }

@@ -7,7 +7,7 @@ use crate::storage::{Packed, blocks};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_kernels::quantised::{FORMATS, Quantised};
-use vosti_tile::numerics::{FloatMode, fma, mul, stored_f32};
+use vosti_tile::numerics::{FloatMode, add, fma, mul, stored_f32};
 
 /// Rows of activations.
 const ROWS: usize = 70;
@@ -25,6 +25,8 @@ struct Activations {
     lo: Vec<i8>,
     sx: Vec<f32>,
     qsum: Vec<i32>,
+    /// What minima are multiplied by: not the sums of q, so that no set takes the one for the other.
+    sums: Vec<f32>,
 }
 
 /// Random rows, among them some at the ends of their range, of zeros, and with scales that are not finite, tiny or large.
@@ -56,8 +58,9 @@ fn activations(wide: bool, seed: u64) -> Activations {
         _ => (random.next_u64() % 1000) as f32 * 1e-6,
     });
     let sx = sx.collect();
-    let qsum = q.chunks(16).map(|half| half.iter().sum()).collect();
-    Activations { wide, q, hi, lo, sx, qsum }
+    let qsum: Vec<i32> = q.chunks(16).map(|half| half.iter().sum()).collect();
+    let sums = qsum.iter().map(|sum| *sum as f32 + 0.5).collect();
+    Activations { wide, q, hi, lo, sx, qsum, sums }
 }
 
 /// A product of the first `rows` rows of activations.
@@ -113,7 +116,9 @@ fn definition(x: &Activations, weight: &Quantised, case: Case) -> Vec<f32> {
                 let sx = x.sx[t * BLOCKS + block];
                 acc = fma(sum as f32, mul(scale, sx), acc);
                 if case.minima {
-                    acc = fma(-minimum, mul(sx, q.iter().sum::<i32>() as f32), acc);
+                    let at = 2 * (t * BLOCKS + block) + part;
+                    let sums = if case.halves { x.sums[at] } else { add(x.sums[at], x.sums[at + 1]) };
+                    acc = fma(-minimum, mul(sx, sums), acc);
                 }
             }
         }
@@ -133,6 +138,7 @@ fn computed(set: Set, x: &Activations, panel: Panel, case: Case) -> Vec<f32> {
         sx_row: BLOCKS,
         qsum: x.qsum.as_ptr(),
         qsum_row: 2 * BLOCKS,
+        sums: x.sums.as_ptr(),
         panel,
         first: case.first,
         blocks: case.blocks,
@@ -237,5 +243,23 @@ fn an_instruction_set_gets_a_set_that_the_machine_has() {
         let set = Set::of(*isa);
         assert!(Set::available().contains(&set), "{isa:?}: {set:?}");
         assert_eq!(set == Set::Portable, *isa == Isa::Portable, "{isa:?}: {set:?}");
+    }
+}
+
+/// The digest changes if the definition changes. No processor and no set of instructions may change it.
+#[test]
+fn every_set_of_every_processor_has_the_recorded_digest() {
+    let _mode = FloatMode::set();
+    for set in Set::available() {
+        let mut hasher = blake3::Hasher::new();
+        for wide in [true, false] {
+            let x = activations(wide, 5);
+            for_formats(|_, panel, halves, minima| {
+                let case = Case { rows: 5, columns: PANEL, first: 1, blocks: 9, accumulate: false, halves, minima };
+                computed(set, &x, panel, case).iter().for_each(|x| _ = hasher.update(&stored_f32(*x).to_le_bytes()));
+            });
+        }
+        let digest = hasher.finalize().to_hex();
+        assert_eq!(digest.as_str(), "3947f73b4e8abd3894f286ce6966046106b1ab2d66ef73f02da76506dce8f7dc", "{set:?}");
     }
 }

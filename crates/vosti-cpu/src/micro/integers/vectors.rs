@@ -124,6 +124,21 @@ impl Vector for __m512i {
 
 impl Vnni for __m512i {
     methods! {
-        dot(self, codes: Self, x: Self) -> Self = _mm512_dpbusd_epi32(self, codes, x);
+        dot(self, codes: Self, x: Self) -> Self = dpbusd(self, codes, x);
     }
+}
+
+/// `vpdpbusd` in the order in which the code has it. The compiler would move the words of `x` in front of a loop, into more
+/// registers than there are.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn dpbusd(mut sum: __m512i, codes: __m512i, x: __m512i) -> __m512i {
+    std::arch::asm!(
+        "vpdpbusd {sum}, {codes}, {x}",
+        sum = inout(zmm_reg) sum,
+        codes = in(zmm_reg) codes,
+        x = in(zmm_reg) x,
+        options(nomem, nostack, preserves_flags)
+    );
+    sum
 }

@@ -1,7 +1,7 @@
 //! The product with vectors of 256 or 512 bits.
 //!
 //! A few rows take codes from the panel and multiply them at once. With more rows, the codes of a few blocks are first written to
-//! scratch that stays in the nearest cache, as bytes (or 16 bits) that every group of rows then reads.
+//! scratch that stays in a near cache, as bytes (or 16 bits) that every group of rows then reads.
 //!
 //! All generic code is inlined into functions that enable an instruction set, which [`Features`] has.
 //! Read next: `ways`, `vectors`.
@@ -25,8 +25,8 @@ use crate::storage::integers::{QUAD, QUADS, offset, place, value};
 /// The most rows that take codes from the panel, and the rows that take them together.
 const FEW: usize = 16;
 const TOGETHER: usize = 4;
-/// Blocks in scratch.
-const BLOCKS: usize = 4;
+/// Blocks in scratch: enough that rows are read in long runs, and few enough for the second-level cache.
+const BLOCKS: usize = 32;
 /// Bytes from a read of the panel to its prefetch: enough to hide the latency of memory.
 const AHEAD: usize = 4096;
 
@@ -68,7 +68,7 @@ pub unsafe fn avx512_vnni(dot: &IntDot) {
     let shape = Shape::of(dot.format());
     match dot.wide {
         true => run::<Avx512Vnni, Bytes16<V>>(dot, &shape, &rows_of!(Avx512Vnni, Bytes16<V>, 4; 1, 2, 3)),
-        false => run::<Avx512Vnni, Bytes8<V>>(dot, &shape, &rows_of!(Avx512Vnni, Bytes8<V>, 4; 1, 2, 3, 4, 5, 6)),
+        false => run::<Avx512Vnni, Bytes8<V>>(dot, &shape, &rows_of!(Avx512Vnni, Bytes8<V>, 4; 1, 2, 3, 4)),
     }
 }
 
@@ -334,13 +334,13 @@ impl<const R: usize> Left<R> {
             }
             left.sx[i] = *dot.sx.add((r + i) * dot.sx_row + block);
             let qsum = dot.qsum.add((r + i) * dot.qsum_row + 2 * block);
-            let mut sums = [*qsum, *qsum.add(1)];
+            let (mut from, mut sums) = ([*qsum, *qsum.add(1)], dot.sums_of(r + i, block));
             if !dot.halves {
-                sums = [sums[0].wrapping_add(sums[1]); 2];
+                (from, sums) = ([from[0].wrapping_add(from[1]); 2], [sums[0] + sums[1]; 2]);
             }
-            for (half, sum) in sums.into_iter().enumerate() {
-                left.from[half][i] = sum.wrapping_mul(-offset);
-                left.sums[half][i] = mul(left.sx[i], sum as f32);
+            for half in 0..2 {
+                left.from[half][i] = from[half].wrapping_mul(-offset);
+                left.sums[half][i] = mul(left.sx[i], sums[half]);
             }
         }
         left

@@ -17,7 +17,7 @@ enum Carried {
 
 impl<'k> Compiler<'k> {
     pub(super) fn for_loop(&mut self, op: &'k Op) -> Result<()> {
-        if self.fuse(op)? {
+        if self.fuse(op)? || self.fuse_blocks(op)? {
             return Ok(());
         }
         let OpKind::For { lo, hi, step, index, args, inits, body } = &op.kind else { unreachable!("a loop") };

@@ -70,7 +70,7 @@ impl<'k> Compiler<'k> {
 
     /// The place of a dot's sums: that of a dying accumulator or of the loop argument that the result replaces, else a
     /// copy. An accumulator of zeros is neither written nor read.
-    fn accumulator(&mut self, result: Value, acc: Value, others: &[Value]) -> Result<(Tile, bool)> {
+    pub(super) fn accumulator(&mut self, result: Value, acc: Value, others: &[Value]) -> Result<(Tile, bool)> {
         if self.kernel.ty(result).shape()[1] < 2 {
             return self.unsupported("a dot with one column");
         }

@@ -5,6 +5,7 @@
 //! approximated; the device then interprets that kernel.
 //! Read next: [`tile`], [`elementwise`], [`memory`], [`control`].
 
+mod blocks;
 mod control;
 mod dot;
 mod elementwise;

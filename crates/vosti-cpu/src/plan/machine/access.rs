@@ -4,19 +4,20 @@ use std::ops::Range;
 
 use vosti_tile::{Padding, Scalar};
 
+use super::bytes::{load_bytes, load_truth, narrow, store_bytes, store_truth, widen};
 use super::{Fault, Machine, Param};
 use crate::layout::{Layout, PANEL, block_columns};
-use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess};
+use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess, WindowAxis};
 use crate::plan::size;
 use crate::storage;
 use crate::vector::{Arg, LANES, Map};
 
 /// A run of elements of one row: the flat index of the first, the distance between flat indices, the number of elements.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    index: i64,
-    stride: i64,
-    count: usize,
+pub(super) struct Run {
+    pub index: i64,
+    pub stride: i64,
+    pub count: usize,
 }
 
 /// A row of a window: the flat index of its first column, the distance between columns, and the columns that are inside.
@@ -90,11 +91,15 @@ impl Machine {
         direction: Direction,
     ) -> bool {
         let bytes = match access.elem {
+            Scalar::I8 => 1,
             Scalar::Bf16 => 2,
             Scalar::F32 | Scalar::I32 => 4,
             _ => return false,
         };
-        let [row, column] = access.window.axes[..] else { return false };
+        let [leading @ .., row, column] = &access.window.axes[..] else { return false };
+        if leading.iter().any(|axis| axis.extent > 1) {
+            return false;
+        }
         let plain = param.layout == Layout::RowMajor && column.stride == Int::Const(1) && columns.is_multiple_of(16);
         if !plain || rows == 0 || !self.in_order(access.columns) {
             return false;
@@ -104,10 +109,17 @@ impl Machine {
             let offset = self.int(column.offset);
             let inside = !column.check || offset >= 0 && offset + columns as i64 <= self.int(column.shape);
             let stride = self.int(row.stride);
-            if !inside || stride < 0 || !self.rows_inside(access, access.rows) {
+            if !inside || stride < 0 || !self.lanes_inside(row, access.rows) {
                 return false;
             }
-            let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
+            let mut base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
+            for axis in leading {
+                let at = self.int(axis.offset);
+                if axis.check && !(0..self.int(axis.shape)).contains(&at) {
+                    return false;
+                }
+                base += at * self.int(axis.stride);
+            }
             let first = base + self.int(row.offset) * stride + offset;
             let last = first + (rows as i64 - 1) * stride + columns as i64;
             if first < 0 || last > param.len as i64 {
@@ -117,6 +129,16 @@ impl Machine {
             let memory_row = stride as usize * bytes;
             let tile = self.base.add(access.tile.at as usize);
             let tile_row = access.tile.row as usize;
+            if access.elem == Scalar::I8 {
+                for r in 0..rows {
+                    let (memory, tile) = (memory.add(r * memory_row), tile.add(r * tile_row).cast::<i32>());
+                    match direction {
+                        Direction::Load => widen(memory.cast_const().cast(), tile, columns),
+                        Direction::Store => narrow(tile, memory, columns),
+                    }
+                }
+                return true;
+            }
             let (src, src_row, dst, dst_row, f) = match (direction, access.elem) {
                 (Direction::Load, Scalar::Bf16) => (memory, memory_row, tile, tile_row, self.moves.copy16),
                 (Direction::Load, _) => (memory, memory_row, tile, tile_row, self.moves.copy32),
@@ -247,8 +269,8 @@ impl Machine {
         unsafe {
             let tile = self.base.add(at);
             match (direction, elem) {
-                (Direction::Load, Scalar::Bf16) if let Layout::StoredPanels { row_len, .. } = param.layout => {
-                    load_stored(param, row_len, run, tile.cast())
+                (Direction::Load, _) if let Layout::StoredPanels { .. } = param.layout => {
+                    load_stored(param, elem, run, tile)
                 }
                 (Direction::Load, Scalar::I1) => load_truth(param, run, tile),
                 (Direction::Store, Scalar::I1) => store_truth(param, run, tile),
@@ -398,7 +420,12 @@ impl Machine {
 
     /// True if the lanes of the rows are held in order and all rows are inside, so that rows are one stride apart.
     pub(super) unsafe fn rows_inside(&self, access: &BlockAccess, rows: Lanes) -> bool {
-        let axis = access.window.axes[0];
+        // SAFETY: numbers of the plan.
+        unsafe { self.lanes_inside(&access.window.axes[0], rows) }
+    }
+
+    /// The same of an axis of a window, whose lanes are the rows.
+    unsafe fn lanes_inside(&self, axis: &WindowAxis, rows: Lanes) -> bool {
         // SAFETY: numbers of the plan.
         unsafe {
             let offset = self.int(axis.offset);
@@ -487,21 +514,16 @@ unsafe fn load_run<T: Copy>(param: &Param, run: Run, tile: *mut T) {
     }
 }
 
-unsafe fn load_stored(param: &Param, row_len: usize, run: Run, tile: *mut u16) {
-    let (row, first) = (param.layout.place(run.index as usize / row_len), run.index as usize % row_len);
-    if run.stride == 1 && first + run.count <= row_len {
-        for i in 0..run.count {
-            // SAFETY: the caller checked every index.
-            unsafe { *tile.add(i) = storage::element_of_row(param.base, row, first + i) }
-        }
-        return;
-    }
+unsafe fn load_stored(param: &Param, elem: Scalar, run: Run, tile: *mut u8) {
     for i in 0..run.count {
-        // SAFETY: the caller checked every index.
+        // SAFETY: the caller checked every index; the tile has room.
         unsafe {
-            let index = (run.index + i as i64 * run.stride) as usize;
-            let row = param.layout.place(index / row_len);
-            *tile.add(i) = storage::element_of_row(param.base, row, index % row_len);
+            let bits = storage::load(param.base, param.layout, (run.index + i as i64 * run.stride) as usize);
+            match elem {
+                Scalar::Bf16 => *tile.cast::<u16>().add(i) = bits as u16,
+                Scalar::I8 => *tile.cast::<i32>().add(i) = i32::from(bits as u8 as i8),
+                _ => *tile.cast::<u32>().add(i) = bits,
+            }
         }
     }
 }
@@ -533,37 +555,5 @@ unsafe fn store_run<T: Copy>(param: &Param, run: Run, tile: *const T, canonical:
                 }
             }
         }
-    }
-}
-
-unsafe fn load_bytes(param: &Param, run: Run, tile: *mut i32) {
-    for i in 0..run.count {
-        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
-        // SAFETY: the caller checked every index.
-        unsafe { *tile.add(i) = i32::from(*param.base.add(at).cast::<i8>()) }
-    }
-}
-
-unsafe fn store_bytes(param: &Param, run: Run, tile: *const i32) {
-    for i in 0..run.count {
-        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
-        // SAFETY: the caller checked every index.
-        unsafe { *param.base.add(at) = *tile.add(i) as u8 }
-    }
-}
-
-unsafe fn load_truth(param: &Param, run: Run, tile: *mut u8) {
-    for i in 0..run.count {
-        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
-        // SAFETY: the caller checked every index.
-        unsafe { *tile.cast::<i32>().add(i) = i32::from(*param.base.add(at) != 0) }
-    }
-}
-
-unsafe fn store_truth(param: &Param, run: Run, tile: *const u8) {
-    for i in 0..run.count {
-        let at = param.layout.position((run.index + i as i64 * run.stride) as usize);
-        // SAFETY: the caller checked every index.
-        unsafe { *param.base.add(at) = u8::from(*tile.cast::<i32>().add(i) != 0) }
     }
 }

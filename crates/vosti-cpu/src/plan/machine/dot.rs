@@ -144,10 +144,10 @@ impl Machine {
     #[inline(always)]
     unsafe fn stored(&self, params: &[Param], code: &DotCode) -> Option<Panels> {
         let Operand::Memory(access) = &code.b else { return None };
-        let Layout::StoredPanels { row_len, cut } = params[access.window.param].layout else { return None };
+        let Layout::StoredPanels { row_len, cut, part: None } = params[access.window.param].layout else { return None };
         let plain = Param { layout: Layout::RowPanels { row_len, pair: 2, cut }, ..params[access.window.param] };
         // SAFETY: numbers of the plan.
-        let (row, k, depth) = unsafe { self.panels(&plain, row_len, access, code, 2)? };
+        let (row, k, depth) = unsafe { self.panels(&plain, row_len, access, (code.depth, code.columns), 2)? };
         let panels = Panels { weight: plain.base, panel: row / PANEL, k, depth };
         let granular = (0..code.columns.div_ceil(PANEL)).all(|i| {
             // SAFETY: the operand is inside the weight.
@@ -334,23 +334,23 @@ impl Machine {
     }
 
     /// Of a right operand in panels: the place of its first row, its first k, and the number of k. `None` unless it begins at a
-    /// panel's edge and ends inside the matrix or where the padding begins.
+    /// panel's edge and ends inside the matrix or where the padding begins. `whole` has the k and the columns of the dot.
     #[inline(always)]
-    unsafe fn panels(
+    pub(super) unsafe fn panels(
         &self,
         param: &Param,
         row_len: usize,
         access: &BlockAccess,
-        code: &DotCode,
+        whole: (usize, usize),
         pair: usize,
     ) -> Option<(usize, usize, usize)> {
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
         // SAFETY: numbers of the plan.
-        let (base, k, column) = unsafe { self.origin(access, code)? };
+        let (base, k, column) = unsafe { self.origin(access, whole.1)? };
         // SAFETY: as above.
         let (depth, columns) = unsafe {
-            let depth = self.reach(access, &deep, k as i64, code.depth);
-            (depth, self.reach(access, &wide, column as i64, code.columns))
+            let depth = self.reach(access, &deep, k as i64, whole.0);
+            (depth, self.reach(access, &wide, column as i64, whole.1))
         };
         let matches = deep.stride == Int::Const(1) && wide.stride == Int::Const(row_len as i64);
         if !matches || depth == 0 || columns == 0 || base % row_len != 0 || k % pair != 0 || k + depth > row_len {
@@ -361,26 +361,25 @@ impl Machine {
         // The places of the rows that are inside are consecutive.
         let follows = param.layout.place(row + columns - 1) == place + columns - 1;
         // Zeros follow the last k of a row, and the last row of each stacked matrix.
-        let ends = |whole: bool, end: bool| whole || end;
+        let ends = |all: bool, end: bool| all || end;
         let (rows, next) = (param.len / row_len, row + columns);
         let last = next == rows || next < rows && param.layout.place(next) > place + columns;
-        let padded = place % PANEL + code.columns <= (place % PANEL + columns).next_multiple_of(PANEL);
-        let fits = next <= rows
-            && ends(depth == code.depth, k + depth == row_len)
-            && ends(columns == code.columns, last && padded);
+        let padded = place % PANEL + whole.1 <= (place % PANEL + columns).next_multiple_of(PANEL);
+        let fits =
+            next <= rows && ends(depth == whole.0, k + depth == row_len) && ends(columns == whole.1, last && padded);
         (fits && follows && place.is_multiple_of(PANEL)).then_some((place, k, depth))
     }
 
     /// Base and offsets (k, column) of a right operand's window, if its columns are whole groups of lanes.
     #[inline(always)]
-    unsafe fn origin(&self, access: &BlockAccess, code: &DotCode) -> Option<(usize, usize, usize)> {
+    pub(super) unsafe fn origin(&self, access: &BlockAccess, columns: usize) -> Option<(usize, usize, usize)> {
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
         // SAFETY: numbers of the plan.
         let (base, deep_offset, wide_offset) = unsafe {
             let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
             (base, self.int(deep.offset), self.int(wide.offset))
         };
-        if base < 0 || deep_offset < 0 || wide_offset < 0 || !code.columns.is_multiple_of(16) {
+        if base < 0 || deep_offset < 0 || wide_offset < 0 || !columns.is_multiple_of(16) {
             return None;
         }
         Some((base as usize, deep_offset as usize, wide_offset as usize))
@@ -392,7 +391,7 @@ impl Machine {
         let param = &params[access.window.param];
         let [deep, wide] = [access.window.axes[0], access.window.axes[1]];
         // SAFETY: numbers of the plan.
-        let (base, deep_offset, wide_offset) = unsafe { self.origin(access, code)? };
+        let (base, deep_offset, wide_offset) = unsafe { self.origin(access, code.columns)? };
         // SAFETY: as above.
         let (depth, columns) = unsafe {
             let depth = self.reach(access, &deep, deep_offset as i64, code.depth);
@@ -402,7 +401,8 @@ impl Machine {
         match param.layout {
             Layout::RowPanels { row_len, pair: p, .. } if p == pair => {
                 // SAFETY: as above.
-                let (place, k, depth) = unsafe { self.panels(param, row_len, access, code, pair)? };
+                let (place, k, depth) =
+                    unsafe { self.panels(param, row_len, access, (code.depth, code.columns), pair)? };
                 let padded = row_len.next_multiple_of(pair);
                 Some(Right {
                     // SAFETY: the panel and everything after it that is read lies inside the buffer.

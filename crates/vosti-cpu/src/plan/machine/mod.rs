@@ -5,6 +5,8 @@
 //! Read next: [`access`], [`dot`].
 
 mod access;
+mod blocks;
+mod bytes;
 mod dot;
 
 use vosti_tile::{CmpInt, Scalar};
@@ -15,6 +17,7 @@ use crate::layout::Layout;
 use crate::memory::Region;
 use crate::micro::{self, Kernels};
 use crate::vector::{self, Arg, ops};
+use blocks::Integers;
 
 /// A buffer bound to a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +48,7 @@ pub struct Machine {
     kernels: Kernels,
     /// The two panels that were expanded last.
     expanded: [Expanded; 2],
+    integers: Integers,
     moves: Moves,
     program: [i32; 3],
     grid: [i32; 3],
@@ -108,6 +112,7 @@ impl Machine {
             prefix: Vec::new(),
             kernels: micro::kernels(isa),
             expanded: [Expanded::none()?, Expanded::none()?],
+            integers: Integers::new(isa),
             moves: Moves {
                 copy16: ops::copy(2).of(isa),
                 copy32: ops::copy(4).of(isa),
@@ -125,6 +130,7 @@ impl Machine {
     pub fn begin(&mut self, plan: &Plan, grid: [i32; 3]) {
         assert!(plan.scratch <= self.scratch.len(), "the machine was made for smaller plans");
         self.grid = grid;
+        self.integers.forget();
         self.counts.clear();
         self.counts.extend_from_slice(&plan.counts);
         while self.lists.len() < plan.live.len() {
@@ -192,6 +198,7 @@ impl Machine {
                     Instr::Store(access) => self.store(params, access),
                     Instr::Dot(code) => self.dot(params, code),
                     Instr::IntDot(code) => self.int_dot(code),
+                    Instr::Blocks(code) => self.blocks(params, code),
                     Instr::Enter { index, wide, lo, hi, end } => {
                         let (lo, hi) = (self.int(*lo), self.int(*hi));
                         self.put_int(*index, *wide, lo);
