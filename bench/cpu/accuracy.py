@@ -7,19 +7,19 @@ forward pass in FP64 here, of the weights that the `gguf` package reads from the
 It knows the families of the two pinned models, `llama` and `gemma3`. `--peer` names a folder with llama.cpp's `llama-server`,
 which `cargo xtask bench cpu` builds.
 
-A server gives the log-probabilities of 20 tokens at most, and of the token that follows in the text. So the divergence is
-of 21 or 22 classes a position: these tokens, and all others taken together. It is never more than the divergence of the
-whole distributions. `llama-server` is asked token by token with its prefix cache, because it gives no log-probabilities
-of a prompt; of its answer the same tokens are used.
+A server gives the log-probabilities of the 20 tokens that it finds most likely, and of the token that follows in the text.
+So the divergence of the reference from the server is that of 21 or 22 classes a position: these tokens, and all others taken
+together. It is never more than the divergence of the whole distributions. `llama-server` gives no log-probabilities of a
+prompt, so it is asked token by token, with its prefix cache, and of each answer the same 20 or 21 tokens are used.
 
 Needs numpy and gguf (`cargo xtask python` has both) and one core for a minute or two.
 """
 import argparse
 import json
+import shutil
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -221,6 +221,10 @@ def main():
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--threads", type=int, default=1, help="of each server")
     options = parser.parse_args()
+    peer = options.peer and options.peer / "llama-server"
+    for program in filter(None, (options.vosti, peer)):
+        if not shutil.which(program):
+            parser.error(f"{program} is not a program")
 
     served = [options.vosti, "serve", "-m", options.file, "--threads", options.threads, "--log-format", "off"]
     found = {}
@@ -231,8 +235,8 @@ def main():
                 raise SystemExit(f"{TEXT} has {len(tokens)} tokens, and {options.tokens} are wanted")
             found[name] = vosti_logs(server, tokens)
     reference = Reference(File(options.file), tokens)
-    if options.peer:
-        command = [options.peer / "llama-server", "-m", options.file, "--threads", options.threads, "--parallel", 1]
+    if peer:
+        command = [peer, "-m", options.file, "--threads", options.threads, "--parallel", 1]
         with Server([*command, "--ctx-size", 2 * options.tokens], "/health") as server:
             found["llama.cpp"] = peer_logs(server, tokens, len(reference.matrix))
 
@@ -241,6 +245,8 @@ def main():
     print(f"| FP64 reference | | | | {np.exp(-np.mean(following)):.3f} |")
     for name, logs in found.items():
         row(name, reference, tokens, logs)
+    listed = [np.exp(reference.logs(place, list(row))).sum() for place, row in enumerate(found["bf16"])]
+    print(f"{len(tokens)} tokens; the listed tokens have {np.mean(listed):.0%} of the reference's probability")
 
 
 if __name__ == "__main__":
