@@ -115,7 +115,8 @@ def hidden_states(file, tokens):
         q = product(rows, "attn_q").reshape(-1, heads, head)
         k = product(rows, "attn_k").reshape(-1, kv_heads, head)
         v = product(rows, "attn_v").reshape(-1, kv_heads, head)
-        q, k = (rotate(after(part, f"attn_{name}_norm"), local_base if local else base, gemma) for part, name in ((q, "q"), (k, "k")))
+        turn = local_base if local else base
+        q, k = rotate(after(q, "attn_q_norm"), turn, gemma), rotate(after(k, "attn_k_norm"), turn, gemma)
         mixed = attend(q, k, v, file.field("attention.sliding_window") if local else None)
         x = x + after(product(mixed, "attn_output"), "post_attention_norm")
         rows = norm(x, weight("ffn_norm"), eps)
@@ -155,9 +156,9 @@ class Server:
         self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while True:
             try:
-                self.ask(self.ready)
+                self.ask(self.ready, seconds=5)
                 return self
-            except OSError:  # refused, or 503
+            except OSError:  # refused, 503, or silent
                 if self.process.poll() is not None:
                     raise SystemExit(f"ended with {self.process.returncode} before it was ready: {' '.join(self.command)}")
                 time.sleep(0.2)
@@ -166,10 +167,10 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
-    def ask(self, path, body=None):
+    def ask(self, path, body=None, seconds=300):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request) as answer:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
             return json.load(answer)
 
 
