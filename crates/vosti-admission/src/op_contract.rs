@@ -39,7 +39,7 @@ fn shape_of(used: &Uses) -> Shape {
 
 /// The layer whose cache an op reads or writes.
 fn layer(used: &Uses) -> Option<u32> {
-    used.cache_written.or(used.cache_read.map(|read| read.layer))
+    used.cache_written.map(|write| write.layer).or(used.cache_read.map(|read| read.layer))
 }
 
 /// A launch of an op.

@@ -178,15 +178,19 @@ impl Program {
             stored@.len() == self.layers@.len(),
             forall|l: u32| l < stored@.len() ==> (stored@[l as int] <==> #[trigger] self.stored(op as int, l)),
         ensures
-            out is Ok <==> (used.cache_written matches Some(layer) ==> self.cache_writable(op as int, layer))
+            out is Ok <==> (used.cache_written matches Some(write) ==> self.cache_writable(op as int, write))
                 && (used.cache_read matches Some(read) ==> self.cache_readable(op as int, read)),
     {
-        if let Some(layer) = used.cache_written {
-            if layer as usize >= self.layers.len() {
+        if let Some(write) = used.cache_written {
+            if write.layer as usize >= self.layers.len() {
                 return Err(ProgramError::LayerOutOfRange { op });
             }
-            if stored[layer as usize] {
+            if stored[write.layer as usize] {
                 return Err(ProgramError::StoredTwice { op });
+            }
+            let group = self.layers[write.layer as usize].group as usize;
+            if !kept(write.back, self.groups[group].window) {
+                return Err(ProgramError::WindowBeyondGroup { op });
             }
         }
         if let Some(read) = used.cache_read {
@@ -318,8 +322,8 @@ impl Program {
                 }
             }
         }
-        if let Some(layer) = used.cache_written {
-            stored[layer as usize] = true;
+        if let Some(write) = used.cache_written {
+            stored[write.layer as usize] = true;
         }
     }
 }
@@ -350,6 +354,16 @@ fn within(window: Option<u32>, group: Option<u32>) -> (yes: bool)
         (_, None) => match window { Some(w) => w > 0, None => true },
         (None, Some(_)) => false,
         (Some(w), Some(g)) => 0 < w && w <= g,
+    }
+}
+
+/// Whether a store looks back no further than its group keeps.
+fn kept(back: u32, group: Option<u32>) -> (yes: bool)
+    ensures yes == back_within(back, group),
+{
+    match group {
+        Some(g) => back < g,
+        None => true,
     }
 }
 

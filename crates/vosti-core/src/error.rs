@@ -88,7 +88,7 @@ impl ProgramError {
             ProgramError::ReadBeforeWrite { .. } => "an op reads a buffer that no earlier op wrote: reorder the ops",
             ProgramError::StoredTwice { .. } => "two ops store KV to one layer: give each its own layer",
             ProgramError::AttendBeforeStore { .. } => "an op attends to a layer before its KV is stored: store first",
-            ProgramError::WindowBeyondGroup { .. } => "an op attends beyond its cache group's window: use a group with that window",
+            ProgramError::WindowBeyondGroup { .. } => "an op attends or looks back beyond its cache group's window: use a group with that window",
             ProgramError::LogitsBuffer => "the logits buffer must be F32, Selected and as wide as the vocabulary",
             ProgramError::LogitsNeverWritten => "no op writes the logits buffer: end the program with the lm head",
         }

@@ -71,8 +71,9 @@ pub enum Op {
     Embed { k: u32, out: u32 },
     /// `outs[t] = f_k(ins[t], position[t])`; a Selected op reads All buffers at the selected rows.
     Rowwise { k: u32, ins: Vec<u32>, outs: Vec<u32>, rows: RowSet },
-    /// `cache[layer][slot(t)] = f_k(ins[t], position[t])`
-    StoreKv { k: u32, ins: Vec<u32>, layer: u32 },
+    /// `cache[layer][slot(t)] = f_k(ins[t], position[t], cache[layer] over the back positions before position[t])`. So an entry may
+    /// depend on earlier entries of its layer, those that this op stores among them. A plain store has a `back` of 0.
+    StoreKv { k: u32, ins: Vec<u32>, layer: u32, back: u32 },
     /// `out[t] = g_k(q[t], position[t], cache[layer] over the window's positions)`
     Attend { k: u32, q: u32, layer: u32, out: u32, window: Option<u32> },
 }
@@ -114,6 +115,25 @@ pub open spec fn window_span(window: Option<u32>, p: int) -> nat {
     if window_lo(window, p) <= p { (p + 1 - window_lo(window, p)) as nat } else { 0 }
 }
 
+/// How many entries before position `p` a store sees that looks so far back.
+pub open spec fn back_span(back: u32, p: int) -> nat {
+    if p <= 0 {
+        0
+    } else if back <= p {
+        back as nat
+    } else {
+        p as nat
+    }
+}
+
+/// A store looks back no further than its group keeps.
+pub open spec fn back_within(back: u32, group: Option<u32>) -> bool {
+    match group {
+        Some(g) => back < g,
+        None => true,
+    }
+}
+
 /// A window shows at least one key, and no more than its group keeps.
 pub open spec fn window_within(window: Option<u32>, group: Option<u32>) -> bool {
     match (window, group) {
@@ -133,6 +153,15 @@ pub struct CacheRead {
     pub window: Option<u32>,
 }
 
+/// The KV rows that an op stores: the step's slots of a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheWrite {
+    /// The layer.
+    pub layer: u32,
+    /// How many of the layer's entries before a row's own that entry depends on.
+    pub back: u32,
+}
+
 /// What an op uses, whatever its kind.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Uses {
@@ -148,8 +177,8 @@ pub struct Uses {
     pub rows: RowSet,
     /// The KV rows that it reads.
     pub cache_read: Option<CacheRead>,
-    /// The layer whose slots of the step it writes.
-    pub cache_written: Option<u32>,
+    /// The KV rows that it stores.
+    pub cache_written: Option<CacheWrite>,
 }
 
 impl Op {
@@ -204,10 +233,10 @@ impl Op {
         }
     }
 
-    /// The layer that it stores.
-    pub open spec fn cache_written(self) -> Option<u32> {
+    /// The KV rows that it stores.
+    pub open spec fn cache_written(self) -> Option<CacheWrite> {
         match self {
-            Op::StoreKv { layer, .. } => Some(layer),
+            Op::StoreKv { layer, back, .. } => Some(CacheWrite { layer, back }),
             _ => None,
         }
     }
@@ -219,7 +248,7 @@ impl Op {
 
     /// The op stores this layer's KV.
     pub open spec fn stores(self, layer: u32) -> bool {
-        self.cache_written() == Some(layer)
+        self.cache_written() matches Some(write) && write.layer == layer
     }
 
     /// What the op uses. The check, admission and wiring read ops through this, so another kind of op has one more arm here.
@@ -234,7 +263,12 @@ impl Op {
         match self {
             Op::Embed { k, out } => Uses { binding: *k, tokens: true, outputs: vec![*out], ..base },
             Op::Rowwise { k, ins, outs, rows } => Uses { binding: *k, inputs: copied(ins), outputs: copied(outs), rows: *rows, ..base },
-            Op::StoreKv { k, ins, layer } => Uses { binding: *k, inputs: copied(ins), cache_written: Some(*layer), ..base },
+            Op::StoreKv { k, ins, layer, back } => Uses {
+                binding: *k,
+                inputs: copied(ins),
+                cache_written: Some(CacheWrite { layer: *layer, back: *back }),
+                ..base
+            },
             Op::Attend { k, q, layer, out, window } => Uses {
                 binding: *k,
                 inputs: vec![*q],
@@ -311,9 +345,11 @@ impl Program {
         &&& window_within(read.window, self.groups@[self.layers@[read.layer as int].group as int].window)
     }
 
-    /// Op n may store this layer: it exists, and no op before stores it.
-    pub open spec fn cache_writable(self, n: int, layer: u32) -> bool {
-        layer < self.layers@.len() && !self.stored(n, layer)
+    /// Op n may store these KV rows: the layer exists, no op before stores it, and the group keeps what the op looks back at.
+    pub open spec fn cache_writable(self, n: int, write: CacheWrite) -> bool {
+        &&& write.layer < self.layers@.len()
+        &&& !self.stored(n, write.layer)
+        &&& back_within(write.back, self.groups@[self.layers@[write.layer as int].group as int].window)
     }
 
     /// Op n is well-formed after the ops before it.
@@ -324,7 +360,7 @@ impl Program {
         &&& self.all_readable(n, op.inputs(), op.rows())
         &&& op.cache_written() is Some || 0 < op.outputs().len()
         &&& self.all_writable(op.inputs(), op.outputs(), op.rows())
-        &&& op.cache_written() matches Some(layer) ==> self.cache_writable(n, layer)
+        &&& op.cache_written() matches Some(write) ==> self.cache_writable(n, write)
         &&& op.cache_read() matches Some(read) ==> self.cache_readable(n, read)
     }
 

@@ -111,7 +111,8 @@ fn program(act: Dtype) -> (Program, Vec<Binding>) {
         ops.push(row(bind(norm.clone(), &["norm"], 2 * layer), &[0], &[2], all));
         ops.push(row(bind(spec("linear", &[("K", i(64)), ("N", i(128))]), &["qkv"], layer), &[2], &[3], all));
         ops.push(row(bind(rope.clone(), &["cos", "sin", "unread"], 0), &[3], &[4], all));
-        ops.push(Op::StoreKv { k: bind(store.clone(), &["cos", "sin", "unread"], 0), ins: vec![3], layer });
+        let k = bind(store.clone(), &["cos", "sin", "unread"], 0);
+        ops.push(Op::StoreKv { k, ins: vec![3], layer, back: 0 });
         ops.push(Op::Attend { k: 0, q: 4, layer, out: 5, window: None });
         ops.push(row(
             bind(spec("linear_add", &[("K", i(64)), ("N", i(64)), ("SCALE", f(1.0))]), &["out"], layer),

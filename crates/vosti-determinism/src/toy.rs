@@ -24,9 +24,9 @@ fn program() -> Program {
     let all = BufferDecl { width: 64, dtype: Dtype::Bf16, rows: RowSet::All };
     let ops = vec![
         Op::Embed { k: 0, out: 0 },
-        Op::StoreKv { k: 1, ins: vec![0], layer: 0 },
+        Op::StoreKv { k: 1, ins: vec![0], layer: 0, back: 0 },
         Op::Attend { k: 2, q: 0, layer: 0, out: 1, window: None },
-        Op::StoreKv { k: 3, ins: vec![1], layer: 1 },
+        Op::StoreKv { k: 3, ins: vec![1], layer: 1, back: 0 },
         Op::Attend { k: 4, q: 1, layer: 1, out: 2, window: Some(WINDOW) },
         Op::Rowwise { k: 5, ins: vec![2], outs: vec![3], rows: RowSet::Selected },
     ];

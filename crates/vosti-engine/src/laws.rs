@@ -7,12 +7,14 @@
 //! never shows that a device is right: for that, contracts of kernels are proved.
 
 mod session;
+mod stores;
 
 use crate::FloatDevice;
 use crate::math::{first_largest, top};
 use session::{Row, Session, alone, dirty, refused, text};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+pub use stores::*;
 use vosti_core::{Device, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
 
 /// How a device breaks a law.
@@ -239,50 +241,6 @@ pub fn selected_rows_are_gathered<D: FloatDevice>(subject: &Subject<D>) -> Verdi
     Ok(())
 }
 
-/// StoreKv, the step's slots: what a step stored is what later steps read.
-pub fn stored_rows_are_found_again<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    let bench = &subject.attending;
-    let history = text(subject, 150, 4);
-    let want = alone(subject, bench, &history)?;
-    for chunks in [&[1, 63][..], &[64], &[65, 2], &[7], &[128, 1]] {
-        let mut device = (bench.device)()?;
-        let mut session = Session::new(subject, &bench.program, &mut device)?;
-        // Chunks of the prompt, then a token at a time.
-        let id = session.admit(&history, 140)?;
-        session.finish(id, history.len(), chunks)?;
-        session.compare(id, &want, &format!("in chunks of {chunks:?}"))?;
-    }
-    // Rows that are not selected are stored too.
-    let mut device = (bench.device)()?;
-    let mut session = Session::new(subject, &bench.program, &mut device)?;
-    let id = session.admit(&history, history.len())?;
-    for rows in [50, 50, 49, 1] {
-        session.run(&[(id, rows, &[], Select::Shown)])?;
-        refused(session.core.commit())?;
-    }
-    session.compare(id, &want, "after chunks without logits")
-}
-
-/// StoreKv, the other slots: a request's stores change no other request's keys.
-pub fn other_slots_are_untouched<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    let bench = &subject.attending;
-    let history = text(subject, 140, 6);
-    let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)()?;
-    let mut session = Session::new(subject, &bench.program, &mut device)?;
-    let id = session.admit(&history, 70)?;
-    session.finish(id, 70, &[70])?;
-    for seed in 0..5 {
-        let other = text(subject, 130, 100 + seed);
-        let stranger = session.admit(&other, other.len())?;
-        session.finish(stranger, other.len(), &[90, 40])?;
-        session.step(&[(id, 1)])?;
-        refused(session.core.abort(stranger))?;
-    }
-    session.finish(id, history.len(), &[1])?;
-    session.compare(id, &want, "with others storing in between")
-}
-
 /// Attend: a row sees the KV rows of its window, in logical order, on whichever pages they lie. Pages behind the window may
 /// belong to another request.
 pub fn attention_sees_its_window_in_order<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
@@ -307,19 +265,6 @@ pub fn attention_sees_its_window_in_order<D: FloatDevice>(subject: &Subject<D>) 
         session.compare(id, &want, &format!("on scattered pages, {chunk} rows at a time"))?;
     }
     Ok(())
-}
-
-/// StoreKv, values that are not finite: finite values are stored in their place, so a page's next owner sees no trace.
-pub fn what_is_stored_is_finite<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    let bench = &subject.attending;
-    let history = text(subject, 100, 9);
-    let want = alone(subject, bench, &history)?;
-    let mut device = (bench.device)()?;
-    let mut session = Session::new(subject, &bench.program, &mut device)?;
-    dirty(subject, &mut session)?;
-    let id = session.admit(&history, 99)?;
-    session.finish(id, history.len(), &[30])?;
-    session.compare(id, &want, "on pages that held what is not finite")
 }
 
 /// A failure with its cache intact has changed nothing but the step's own slots.
@@ -544,6 +489,7 @@ macro_rules! each_device_law {
             rowwise_depends_on_its_row
             selected_rows_are_gathered
             stored_rows_are_found_again
+            a_store_sees_the_entries_before_it
             other_slots_are_untouched
             attention_sees_its_window_in_order
             what_is_stored_is_finite

@@ -45,9 +45,15 @@ impl Functions {
         ins.fold(hash, mix)
     }
 
-    /// The hash that stands for a position's keys and values.
-    pub fn store(self, k: u32, position: usize, ins: impl Iterator<Item = u64>) -> u64 {
-        ins.fold(mix(self.start(3, k), position as u64), mix)
+    /// The hash that stands for a position's keys and values; `earlier` has those before it that a store sees which looks back.
+    pub fn store(
+        self,
+        k: u32,
+        position: usize,
+        ins: impl Iterator<Item = u64>,
+        earlier: impl Iterator<Item = u64>,
+    ) -> u64 {
+        ins.chain(earlier).fold(mix(self.start(3, k), position as u64), mix)
     }
 
     /// The hash that stands for an attention output: a sum over the keys, each scrambled with its place in the logical order.
@@ -80,8 +86,13 @@ pub(crate) fn visible(window: Option<u32>, position: usize) -> std::ops::RangeIn
     first..=position
 }
 
+/// The positions before `position` whose entries a store sees that looks so far back.
+pub(crate) fn before(back: u32, position: usize) -> std::ops::Range<usize> {
+    position.saturating_sub(back as usize)..position
+}
+
 /// A program with one layer per entry of `layers`, which names its group; `windows` gives the groups. The last layer
-/// also attends to the first layer's cache.
+/// also attends to the first layer's cache. Stores of odd groups look back over a page, or as far as the group keeps.
 pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32) -> Program {
     let buffer = |width, dtype, rows| BufferDecl { width, dtype, rows };
     let all = || buffer(1, Dtype::Bf16, RowSet::All);
@@ -94,7 +105,9 @@ pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32
         buffers.extend([all(), all()]);
         let layer = layer as u32;
         let window = windows[group as usize];
-        ops.push(Op::StoreKv { k: k + 1, ins: vec![x], layer });
+        let kept = window.map_or(PAGE as u32, |window| window.saturating_sub(1).min(PAGE as u32));
+        let back = if group % 2 == 1 { kept } else { 0 };
+        ops.push(Op::StoreKv { k: k + 1, ins: vec![x], layer, back });
         ops.push(Op::Attend { k: k + 2, q: x, layer, out: attended, window });
         ops.push(Op::Rowwise { k: k + 3, ins: vec![x, attended], outs: vec![mixed], rows: RowSet::All });
         (x, k) = (mixed, k + 3);
@@ -204,9 +217,13 @@ impl SymbolicDevice {
                         self.buffers[*out as usize][row] = value;
                     }
                 }
-                Op::StoreKv { k, ins, layer } => {
-                    let value = f.store(*k, position, ins.iter().map(|b| self.buffers[*b as usize][row]));
+                Op::StoreKv { k, ins, layer, back } => {
                     let layer = *layer as usize;
+                    // Rows run in order, so the entries of this step's earlier rows are there.
+                    let slots = before(*back, position).map(|j| slot(program, sequence, layer, j));
+                    let slots: Vec<usize> = slots.collect::<Result<_, _>>()?;
+                    let ins = ins.iter().map(|b| self.buffers[*b as usize][row]);
+                    let value = f.store(*k, position, ins, slots.iter().map(|slot| self.caches[layer][*slot]));
                     let slot = slot(program, sequence, layer, position)?;
                     if std::mem::replace(&mut self.written[layer][slot], self.step) == self.step {
                         return Err(refusal(format!("slot {slot} of layer {layer} is written twice")));

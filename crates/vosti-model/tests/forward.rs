@@ -38,7 +38,7 @@ impl<'a> Evaluator<'a> {
             match op {
                 Op::Embed { k, out } => self.embed(*k, *out),
                 Op::Rowwise { k, ins, outs, .. } => self.rowwise(*k, ins, outs),
-                Op::StoreKv { k, ins, layer } => self.store(*k, ins[0], *layer as usize),
+                Op::StoreKv { k, ins, layer, .. } => self.store(*k, ins[0], *layer as usize),
                 Op::Attend { k, q, layer, out, window } => self.attend(*k, *q, *layer as usize, *out, *window),
             }
         }

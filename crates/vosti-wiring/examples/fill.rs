@@ -15,7 +15,7 @@ fn program() -> Program {
     Program {
         ops: vec![
             Op::Embed { k: 0, out: 0 },
-            Op::StoreKv { k: 0, ins: vec![0], layer: 0 },
+            Op::StoreKv { k: 0, ins: vec![0], layer: 0, back: 0 },
             Op::Attend { k: 0, q: 0, layer: 0, out: 1, window: None },
             Op::Rowwise { k: 0, ins: vec![1], outs: vec![2], rows: RowSet::Selected },
         ],

@@ -167,7 +167,8 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
     let listing = outputs(program).ok().and_then(|outputs| outputs.lists).map(|lists| lists.ops);
     for (i, op) in program.ops.iter().enumerate() {
         let op = op.uses();
-        let layer = op.cache_written.or(op.cache_read.map(|read| read.layer)).map(|layer| layer as usize);
+        let layer = op.cache_written.map(|write| write.layer).or(op.cache_read.map(|read| read.layer));
+        let layer = layer.map(|layer| layer as usize);
         let layer = layer.map(|layer| (layer, program.layers[layer].group as usize));
         let listing = listing.is_some_and(|ops| ops.contains(&i));
         let unbound = WiringError::Binding { k: op.binding, bindings: bindings.len() };

@@ -321,7 +321,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
         "`probe` failed after",
         "vosti probe tests GPUs: give --device cuda",
         "Probes: not run.",
-        "Device laws: 21 of 21 hold.",
+        "Device laws: 22 of 22 hold.",
         "pairs equal, passed.",
         "| prefill 16, depth 32 |",
         "| decode, batch 2, depth 0 |",

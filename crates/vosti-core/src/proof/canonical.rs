@@ -16,7 +16,7 @@ pub open(crate) spec fn agree(a: Seq<Token>, b: Seq<Token>, p: int) -> bool {
 pub proof fn lemma_causal(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: Seq<Token>, p: int, x: u32)
     requires agree(a, b, p), 0 <= p,
     ensures canon(w, prog, n, a, p, x) == canon(w, prog, n, b, p, x),
-    decreases n, 0nat,
+    decreases n, 0nat, 0int,
 {
     if n != 0 && n <= prog.ops@.len() {
         let m = (n - 1) as nat;
@@ -42,7 +42,7 @@ pub proof fn lemma_causal(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: S
 pub proof fn lemma_causal_ins(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: Seq<Token>, p: int, ins: Seq<u32>)
     requires agree(a, b, p), 0 <= p,
     ensures canon_ins(w, prog, n, a, p, ins) == canon_ins(w, prog, n, b, p, ins),
-    decreases n, 2nat,
+    decreases n, 2nat, 0int,
 {
     let s = canon_ins(w, prog, n, a, p, ins);
     let t = canon_ins(w, prog, n, b, p, ins);
@@ -55,13 +55,19 @@ pub proof fn lemma_causal_ins(w: Kernels, prog: Program, n: nat, a: Seq<Token>, 
 pub proof fn lemma_causal_kv(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: Seq<Token>, p: int, layer: u32)
     requires agree(a, b, p), 0 <= p,
     ensures canon_kv(w, prog, n, a, p, layer) == canon_kv(w, prog, n, b, p, layer),
-    decreases n, 1nat,
+    decreases n, 1nat, p,
 {
     if n != 0 && n <= prog.ops@.len() {
         let m = (n - 1) as nat;
         match prog.ops@[m as int] {
-            Op::StoreKv { k, ins, layer: l } => {
+            Op::StoreKv { k, ins, layer: l, back } => {
                 lemma_causal_ins(w, prog, m, a, b, p, ins@);
+                let s = canon_before(w, prog, n, a, p, layer, back);
+                let t = canon_before(w, prog, n, b, p, layer, back);
+                assert forall|x: int| 0 <= x < back_span(back, p) implies s[x] == t[x] by {
+                    lemma_causal_kv(w, prog, n, a, b, p - back_span(back, p) + x, layer);
+                }
+                assert(s =~= t);
                 lemma_causal_kv(w, prog, m, a, b, p, layer);
             },
             _ => {

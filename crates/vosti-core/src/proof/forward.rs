@@ -20,7 +20,7 @@ pub open(crate) spec fn batch_ok(program: Program, plan: StepPlan, hs: Seq<Seq<T
             ==> plan.tokens@[#[trigger] plan.sequences@[q].row(i)] == hs[q][plan.sequences@[q].position(i)]
 }
 
-/// Position j of sequence q is cached, has a page, and the page's slot is not written by the step and holds canonical KV.
+/// The slot of position j of sequence q holds canonical KV.
 pub open(crate) spec fn cached_slot(
     w: Kernels,
     program: Program,
@@ -32,9 +32,7 @@ pub open(crate) spec fn cached_slot(
     j: int,
 ) -> bool {
     let s = plan.sequences@[q];
-    let g = group_of(program, layer);
-    &&& !written_slot(plan, g, s.page(g, j), j % (PAGE as int))
-    &&& cache(layer, s.page(g, j), j % (PAGE as int)) == kv_row(w, program, h, j, layer)
+    cache(layer, s.page(group_of(program, layer), j), j % (PAGE as int)) == kv_row(w, program, h, j, layer)
 }
 
 /// Everything that the sequences have cached is as it should be.
@@ -141,6 +139,28 @@ proof fn lemma_seq(limits: Limits, prog: Program, plan: StepPlan, q: int)
     let s = plan.sequences@[q];
 }
 
+/// The KV row of a position that earlier steps cached is canonical all through the step.
+proof fn lemma_read_cached(
+    limits: Limits, w: Kernels, prog: Program, n: nat, plan: StepPlan, hs: Seq<Seq<Token>>,
+    before: spec_fn(u32, int, int) -> Bits, m: Memory, q: int, layer: u32, j: int)
+    requires
+        given(limits, w, prog, plan, hs, before), n <= prog.ops@.len(), inv_frame(prog, plan, before, m),
+        prog.stored(n as int, layer), layer < prog.layers@.len(), 0 <= q < hs.len(),
+        window_lo(prog.groups@[group_of(prog, layer)].window, plan.sequences@[q].first_position as int) <= j < plan.sequences@[q].first_position,
+    ensures kv_at(prog, plan.sequences@[q], m, layer, j) == canon_kv(w, prog, n, hs[q], j, layer),
+{
+    let s = plan.sequences@[q];
+    let g = group_of(prog, layer);
+    assert(hs.len() == plan.sequences@.len()) by { reveal(batch_ok); }
+    lemma_seq(limits, prog, plan, q);
+    assert((prog.layers@[layer as int]).group < prog.groups@.len());
+    assert(s.has_page(g, j));
+    lemma_kv_stable(w, prog, n, prog.ops@.len(), hs[q], j, layer);
+    reveal(cached_ok);
+    assert(cached_slot(w, prog, plan, before, q, hs[q], layer, j));
+    assert(!written_slot(plan, g, plan.sequences@[q].page(g, j), j % (PAGE as int))) by { reveal(earlier_kept); }
+}
+
 /// The KV row that attention reads for position j of sequence q is canonical.
 proof fn lemma_read_kv(
     limits: Limits, w: Kernels, prog: Program, n: nat, plan: StepPlan, hs: Seq<Seq<Token>>,
@@ -156,11 +176,8 @@ proof fn lemma_read_kv(
     assert(hs.len() == plan.sequences@.len()) by { reveal(batch_ok); }
     lemma_seq(limits, prog, plan, q);
     assert((prog.layers@[layer as int]).group < prog.groups@.len());
-    assert(s.has_page(g, j));
-    lemma_kv_stable(w, prog, n, prog.ops@.len(), hs[q], j, layer);
     if j < s.first_position {
-        reveal(cached_ok);
-        assert(cached_slot(w, prog, plan, before, q, hs[q], layer, j));
+        lemma_read_cached(limits, w, prog, n, plan, hs, before, m, q, layer, j);
     } else {
         reveal(inv_new);
         let i2 = j - s.first_position;
@@ -387,6 +404,42 @@ proof fn lemma_step_selected(
     }
 }
 
+/// The KV row that a store makes of the i-th row of sequence q is canonical: by induction, so are those before it.
+proof fn lemma_stored_row(
+    limits: Limits, w: Kernels, prog: Program, n: nat, plan: StepPlan, hs: Seq<Seq<Token>>,
+    before: spec_fn(u32, int, int) -> Bits, a: Memory, b: Memory, layer: u32, q: int, i: int)
+    requires
+        given(limits, w, prog, plan, hs, before), n < prog.ops@.len(), inv_forward(w, prog, n, plan, hs, before, a),
+        op_ran(w, prog, plan, prog.ops@[n as int], a, b), prog.ops@[n as int].stores(layer),
+        0 <= q < hs.len(), 0 <= i < plan.sequences@[q].rows,
+    ensures
+        kv_at(prog, plan.sequences@[q], b, layer, plan.sequences@[q].position(i))
+            == canon_kv(w, prog, n + 1, hs[q], plan.sequences@[q].position(i), layer),
+    decreases i,
+{
+    let s = plan.sequences@[q];
+    let (g, p) = (group_of(prog, layer), s.position(i));
+    assert(hs.len() == plan.sequences@.len()) by { reveal(batch_ok); }
+    lemma_op_wf(prog, n as int);
+    assert(prog.stored(n as int + 1, layer)) by { reveal(Program::stored); }
+    lemma_step_frame(w, prog, plan, prog.ops@[n as int], before, a, b);
+    if let Op::StoreKv { k, ins, layer: l, back } = prog.ops@[n as int] {
+        lemma_ins_all(w, prog, n, plan, hs, a, ins@, q, i);
+        let x = kv_before(prog, s, b, layer, back, p);
+        let c = canon_before(w, prog, n + 1, hs[q], p, layer, back);
+        assert forall|y: int| 0 <= y < back_span(back, p) implies x[y] == c[y] by {
+            let j = p - back_span(back, p) + y;
+            if j < s.first_position {
+                lemma_read_cached(limits, w, prog, n + 1, plan, hs, before, b, q, layer, j);
+            } else {
+                lemma_stored_row(limits, w, prog, n, plan, hs, before, a, b, layer, q, j - s.first_position);
+            }
+        }
+        assert(x =~= c);
+        assert(writes_slot(plan, g, q, i, s.page(g, p), p % (PAGE as int)));
+    }
+}
+
 proof fn lemma_step_new(
     limits: Limits, w: Kernels, prog: Program, n: nat, plan: StepPlan, hs: Seq<Seq<Token>>,
     before: spec_fn(u32, int, int) -> Bits, a: Memory, b: Memory, layer: u32, q: int, i: int, page: int, offset: int)
@@ -401,9 +454,7 @@ proof fn lemma_step_new(
     lemma_op_wf(prog, n as int);
     let op = prog.ops@[n as int];
     if op.stores(layer) {
-        if let Op::StoreKv { k, ins, layer: l } = op {
-            lemma_ins_all(w, prog, n, plan, hs, a, ins@, q, i);
-        }
+        lemma_stored_row(limits, w, prog, n, plan, hs, before, a, b, layer, q, i);
     } else {
         lemma_stored_before(prog, n, layer);
         reveal(inv_new);

@@ -43,7 +43,7 @@ pub proof fn lemma_reference(world: World, prompt: Seq<Token>, initial: Bits, m:
 pub(crate) proof fn lemma_same_canon(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, p: int, x: u32)
     requires same_program(a, b),
     ensures canon(w, a, n, h, p, x) == canon(w, b, n, h, p, x),
-    decreases n, 0nat,
+    decreases n, 0nat, 0int,
 {
     if n != 0 && n <= a.ops@.len() {
         let m = (n - 1) as nat;
@@ -68,7 +68,7 @@ pub(crate) proof fn lemma_same_canon(w: Kernels, a: Program, b: Program, n: nat,
 proof fn lemma_same_ins(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, p: int, ins: Seq<u32>)
     requires same_program(a, b),
     ensures canon_ins(w, a, n, h, p, ins) == canon_ins(w, b, n, h, p, ins),
-    decreases n, 2nat,
+    decreases n, 2nat, 0int,
 {
     let s = canon_ins(w, a, n, h, p, ins);
     let t = canon_ins(w, b, n, h, p, ins);
@@ -81,14 +81,20 @@ proof fn lemma_same_ins(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token
 proof fn lemma_same_kv(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, j: int, layer: u32)
     requires same_program(a, b),
     ensures canon_kv(w, a, n, h, j, layer) == canon_kv(w, b, n, h, j, layer),
-    decreases n, 1nat,
+    decreases n, 1nat, j,
 {
     if n != 0 && n <= a.ops@.len() {
         let m = (n - 1) as nat;
         assert(same_op(a.ops@[m as int], b.ops@[m as int]));
         lemma_same_kv(w, a, b, m, h, j, layer);
-        if let Op::StoreKv { ins, .. } = a.ops@[m as int] {
+        if let Op::StoreKv { ins, back, .. } = a.ops@[m as int] {
             lemma_same_ins(w, a, b, m, h, j, ins@);
+            let s = canon_before(w, a, n, h, j, layer, back);
+            let t = canon_before(w, b, n, h, j, layer, back);
+            assert forall|x: int| 0 <= x < back_span(back, j) implies s[x] == t[x] by {
+                lemma_same_kv(w, a, b, n, h, j - back_span(back, j) + x, layer);
+            }
+            assert(s =~= t);
         }
     }
 }

@@ -405,6 +405,23 @@ pub(crate) proof fn lemma_plan_ok<S: Sampler>(fixed: Fixed<S>, a: State<S>)
             assert(p / PAGE as int == p2 / PAGE as int && p % (PAGE as int) == p2 % (PAGE as int));
         }
     }
+    lemma_earlier_kept(fixed, a);
+}
+
+/// No row writes a slot that a sequence has from earlier steps.
+proof fn lemma_earlier_kept<S: Sampler>(fixed: Fixed<S>, a: State<S>)
+    requires a.inv(fixed),
+    ensures earlier_kept(fixed.program, a.plan),
+{
+    reveal(earlier_kept);
+    assert forall|g: int, q: int, j: int| 0 <= g < fixed.program.groups@.len() && 0 <= q < a.plan.sequences@.len()
+        && j < a.plan.sequences@[q].first_position && a.plan.sequences@[q].has_page(g, j)
+        implies !written_slot(a.plan, g, #[trigger] a.plan.sequences@[q].page(g, j), j % (PAGE as int)) by {
+        let s = a.plan.sequences@[q];
+        assert(a.seq_linked(fixed.program, q)) by { reveal(State::inv_step); }
+        assert(s.tables@[g]@ == a.requests@[s.request.slot as int]->0.tables@[g]@);
+        lemma_unwritten_request(fixed, a, s.request.slot as int, g, j);
+    }
 }
 
 /// The step starts from canonical KV.
@@ -431,7 +448,6 @@ proof fn lemma_given<S: Sampler>(fixed: Fixed<S>, a: State<S>)
             assert(request_kv_ok(world, a.dev@.cache, r)) by { reveal(State::inv_kv); }
             assert(kv_at_ok(world, a.dev@.cache, r, layer, j));
             assert(s.tables@[g]@ == r.tables@[g]@);
-            lemma_unwritten_request(fixed, a, slot, g, j);
             assert(hs[q] == a.seq_history(q));
             assert(agree(r.history@, hs[q], j));
             lemma_kv_causal(world.w, world.program, r.history@, hs[q], j, layer);

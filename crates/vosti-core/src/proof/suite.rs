@@ -247,7 +247,7 @@ proof fn lemma_refuses_another_op(a: Op, b: Op)
     ensures
         a.binding() == b.binding(), forall|x: u32| a.writes(x) == b.writes(x), forall|l: u32| a.stores(l) == b.stores(l),
         a matches Op::Rowwise { ins, outs, rows, .. } ==> b matches Op::Rowwise { ins: ins2, outs: outs2, rows: rows2, .. } && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
-        a matches Op::StoreKv { ins, .. } ==> b matches Op::StoreKv { ins: ins2, .. } && ins@ == ins2@,
+        a matches Op::StoreKv { ins, back, .. } ==> b matches Op::StoreKv { ins: ins2, back: back2, .. } && ins@ == ins2@ && back == back2,
         a matches Op::Attend { q, layer, window, .. } ==> b matches Op::Attend { q: q2, layer: layer2, window: window2, .. } && q == q2 && layer == layer2 && window == window2,
 {
 }
@@ -437,8 +437,9 @@ proof fn lemma_refuses_stray_writes(w: Kernels, program: Program, plan: StepPlan
     ensures
         !op.writes(x) ==> (b.rows)(x, t) == (a.rows)(x, t),
         !op.stores(layer) || !written_slot(plan, group_of(program, layer), page, offset) ==> (b.cache)(layer, page, offset) == (a.cache)(layer, page, offset),
-        op matches Op::StoreKv { k, ins, layer: l } ==> (l == layer && writes_slot(plan, group_of(program, layer), q, i, page, offset)
-            ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), plan.sequences@[q].position(i))),
+        op matches Op::StoreKv { k, ins, layer: l, back } ==> (l == layer && writes_slot(plan, group_of(program, layer), q, i, page, offset)
+            ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)),
+                kv_before(program, plan.sequences@[q], b, layer, back, plan.sequences@[q].position(i)), plan.sequences@[q].position(i))),
 {
     match op {
         Op::Embed { out, .. } => assert(seq![out].contains(x) ==> x == out),
@@ -497,9 +498,12 @@ proof fn lemma_refuses_wrong_plans(limits: Limits, program: Program, plan: StepP
             // No other row writes there, and its request is in no other sequence.
             &&& forall|p: int| 0 <= p < plan.sequences@.len() && (#[trigger] plan.sequences@[p]).request.slot == s.request.slot ==> p == q
             &&& forall|p: int, x: int| #[trigger] writes_slot(plan, g, p, x, s.page(g, s.position(i)), s.position(i) % (PAGE as int)) ==> p == q && x == i
+            // No row writes what the sequence has from earlier steps.
+            &&& j < s.first_position && s.has_page(g, j) ==> !written_slot(plan, g, s.page(g, j), j % (PAGE as int))
         }),
 {
     reveal(plan_packed);
+    reveal(earlier_kept);
     let s = plan.sequences@[q];
     assert(seq_ok(limits, program, plan, q));
     assert(writes_slot(plan, g, q, i, s.page(g, s.position(i)), s.position(i) % (PAGE as int)));

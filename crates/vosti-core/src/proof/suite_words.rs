@@ -23,6 +23,33 @@ use vstd::prelude::*;
 
 verus! {
 
+// ---- meaning.rs and seam.rs: a store that looks back
+
+/// The KV rows that a store sees are those right before a row's own, oldest first, and no more than there are.
+proof fn lemma_before(w: Kernels, program: Program, n: nat, h: Seq<Token>, s: SeqPlan, m: Memory, layer: u32, back: u32, p: int, x: int)
+    requires 0 <= p,
+    ensures
+        back == 0 ==> canon_before(w, program, n, h, p, layer, back) =~= Seq::empty() && kv_before(program, s, m, layer, back, p) =~= Seq::empty(),
+        back >= p ==> canon_before(w, program, n, h, p, layer, back) =~= Seq::new(p as nat, |j: int| canon_kv(w, program, n, h, j, layer)),
+        back >= p ==> kv_before(program, s, m, layer, back, p) =~= Seq::new(p as nat, |j: int| kv_at(program, s, m, layer, j)),
+        back <= p ==> canon_before(w, program, n, h, p, layer, back).len() == back && kv_before(program, s, m, layer, back, p).len() == back,
+        back <= p && 0 <= x < back ==> canon_before(w, program, n, h, p, layer, back)[x] == canon_kv(w, program, n, h, p - back + x, layer),
+        back <= p && 0 <= x < back ==> kv_before(program, s, m, layer, back, p)[x] == kv_at(program, s, m, layer, p - back + x),
+        kv_at(program, s, m, layer, p) == (m.cache)(layer, s.page(group_of(program, layer), p), p % (PAGE as int)),
+{
+}
+
+/// What a store means: of its inputs after the ops before it, and of the layer's rows as it itself means them.
+proof fn lemma_stores(w: Kernels, program: Program, n: nat, h: Seq<Token>, p: int, layer: u32)
+    requires 0 < n <= program.ops@.len(),
+    ensures
+        program.ops@[n - 1] matches Op::StoreKv { k, ins, layer: l, back } ==> l == layer ==> canon_kv(w, program, n, h, p, layer)
+            == (w.store)(k, canon_ins(w, program, (n - 1) as nat, h, p, ins@), canon_before(w, program, n, h, p, layer, back), p),
+        !program.ops@[n - 1].stores(layer) ==> canon_kv(w, program, n, h, p, layer) == canon_kv(w, program, (n - 1) as nat, h, p, layer),
+        canon_kv(w, program, 0, h, p, layer) == (Bits { code: 0 }),
+{
+}
+
 // ---- next.rs
 
 /// An execution is any newly built core, any calls on it, and what each ensures.

@@ -9,7 +9,7 @@
 //! `Abstract` is a device of any kernels, which only proofs have. `witness.rs` runs the core over the other one.
 
 use super::forward::*;
-use crate::ids::Token;
+use crate::ids::{PAGE, Token};
 use crate::plan::*;
 use crate::program::*;
 use crate::seam::*;
@@ -50,7 +50,10 @@ pub open(crate) spec fn kernels() -> Kernels {
     Kernels {
         embed: |k: u32, token: Token| Bits { code: token - 7 },
         rowwise: |k: u32, ins: Seq<Bits>, out: int, position: int| Bits { code: position },
-        store: |k: u32, ins: Seq<Bits>, position: int| Bits { code: if ins.len() > 0 && ins[0].code > 0 { ins[0].code } else { 0 } },
+        store: |k: u32, ins: Seq<Bits>, earlier: Seq<Bits>, position: int| {
+            let code = ins.first().code - if earlier.len() > 0 { earlier.first().code } else { 0 };
+            Bits { code: if code > 0 { code } else { 0 } }
+        },
         attend: |k: u32, q: Bits, kv: Seq<Bits>, position: int| Bits { code: if kv.len() > 0 { q.code - kv.last().code } else { q.code } },
         finite: |kv: Bits| kv.code >= 0,
     }
@@ -79,11 +82,11 @@ pub open(crate) spec fn apply(w: Kernels, program: Program, plan: StepPlan, op: 
             },
             cache: a.cache,
         },
-        Op::StoreKv { k, ins, layer } => Memory {
+        Op::StoreKv { k, ins, layer, back } => Memory {
             rows: a.rows,
             cache: |l: u32, page: int, offset: int| if l == layer && written_slot(plan, group_of(program, layer), page, offset) {
                 let (q, i) = writer(plan, group_of(program, layer), page, offset);
-                (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), plan.sequences@[q].position(i))
+                stored_row(w, program, plan, op, a, q, i)
             } else {
                 (a.cache)(l, page, offset)
             },
@@ -98,6 +101,31 @@ pub open(crate) spec fn apply(w: Kernels, program: Program, plan: StepPlan, op: 
             },
             cache: a.cache,
         },
+    }
+}
+
+/// The KV row that a store makes of the i-th row of sequence q. Those of the step that it sees are made before it.
+pub open(crate) spec fn stored_row(w: Kernels, program: Program, plan: StepPlan, op: Op, a: Memory, q: int, i: int) -> Bits
+    decreases i, 1nat,
+{
+    match op {
+        Op::StoreKv { k, ins, layer, back } =>
+            (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), rows_seen(w, program, plan, op, a, q, i), plan.sequences@[q].position(i)),
+        _ => Bits { code: 0 },
+    }
+}
+
+/// The KV rows that this row sees.
+pub open(crate) spec fn rows_seen(w: Kernels, program: Program, plan: StepPlan, op: Op, a: Memory, q: int, i: int) -> Seq<Bits>
+    decreases i, 0nat,
+{
+    let (s, p) = (plan.sequences@[q], plan.sequences@[q].position(i));
+    match op {
+        Op::StoreKv { k, ins, layer, back } => Seq::new(back_span(back, p), |x: int| {
+            let j = p - back_span(back, p) + x;
+            if s.first_position <= j < p { stored_row(w, program, plan, op, a, q, j - s.first_position) } else { kv_at(program, s, a, layer, j) }
+        }),
+        _ => Seq::empty(),
     }
 }
 
@@ -143,6 +171,55 @@ proof fn lemma_row_of(limits: Limits, program: Program, plan: StepPlan, n: int, 
     }
 }
 
+/// The slot of a sequence's row takes what the store makes of that row.
+proof fn lemma_writer(limits: Limits, w: Kernels, program: Program, plan: StepPlan, n: int, a: Memory, q: int, i: int)
+    requires
+        program.wf(), plan_ok(limits, program, plan), 0 <= n < program.ops@.len(), program.ops@[n] is StoreKv,
+        0 <= q < plan.sequences@.len(), 0 <= i < plan.sequences@[q].rows,
+    ensures
+        kv_at(program, plan.sequences@[q], apply(w, program, plan, program.ops@[n], a), program.ops@[n]->StoreKv_layer, plan.sequences@[q].position(i))
+            == stored_row(w, program, plan, program.ops@[n], a, q, i),
+{
+    let (s, g) = (plan.sequences@[q], group_of(program, program.ops@[n]->StoreKv_layer));
+    let (page, offset) = (s.page(g, s.position(i)), s.position(i) % (PAGE as int));
+    assert(program.op_wf(n)) by { reveal(Program::ops_wf); }
+    assert(program.layers@[program.ops@[n]->StoreKv_layer as int].group < program.groups@.len());
+    assert(writes_slot(plan, g, q, i, page, offset));
+    let (q2, i2) = writer(plan, g, page, offset);
+    assert(writes_slot(plan, g, q2, i2, page, offset));
+    assert(q == q2 && i == i2);
+}
+
+/// The rows that a row sees are those before it as they are after the op.
+proof fn lemma_apply_store(limits: Limits, w: Kernels, program: Program, plan: StepPlan, n: int, a: Memory, q: int, i: int)
+    requires
+        program.wf(), plan_ok(limits, program, plan), 0 <= n < program.ops@.len(),
+        0 <= q < plan.sequences@.len(), 0 <= i < plan.sequences@[q].rows,
+    ensures
+        program.ops@[n] matches Op::StoreKv { k, ins, layer, back } ==> rows_seen(w, program, plan, program.ops@[n], a, q, i)
+            == kv_before(program, plan.sequences@[q], apply(w, program, plan, program.ops@[n], a), layer, back, plan.sequences@[q].position(i)),
+{
+    if let Op::StoreKv { k, ins, layer, back } = program.ops@[n] {
+        let (s, g) = (plan.sequences@[q], group_of(program, layer));
+        let (p, b) = (s.position(i), apply(w, program, plan, program.ops@[n], a));
+        assert(program.op_wf(n)) by { reveal(Program::ops_wf); }
+        assert(program.layers@[layer as int].group < program.groups@.len());
+        assert(seq_ok(limits, program, plan, q)) by { reveal(plan_packed); }
+        let earlier = rows_seen(w, program, plan, program.ops@[n], a, q, i);
+        let after = kv_before(program, s, b, layer, back, p);
+        assert forall|x: int| 0 <= x < back_span(back, p) implies earlier[x] == after[x] by {
+            let j = p - back_span(back, p) + x;
+            if s.first_position <= j {
+                lemma_writer(limits, w, program, plan, n, a, q, j - s.first_position);
+            } else {
+                assert(s.has_page(g, j));
+                assert(!written_slot(plan, g, plan.sequences@[q].page(g, j), j % (PAGE as int))) by { reveal(earlier_kept); }
+            }
+        }
+        assert(earlier =~= after);
+    }
+}
+
 /// The function does what the contract says.
 proof fn lemma_apply(limits: Limits, w: Kernels, program: Program, plan: StepPlan, n: int, a: Memory)
     requires program.wf(), plan_ok(limits, program, plan), 0 <= n < program.ops@.len(),
@@ -164,15 +241,13 @@ proof fn lemma_apply(limits: Limits, w: Kernels, program: Program, plan: StepPla
                 assert(outs@.contains(outs@[o]));
             }
         },
-        Op::StoreKv { k, ins, layer } => {
+        Op::StoreKv { k, ins, layer, back } => {
             let g = group_of(program, layer);
-            assert(program.layers@[layer as int].group < program.groups@.len());
             assert forall|q: int, i: int, page: int, offset: int| #[trigger] writes_slot(plan, g, q, i, page, offset)
-                implies (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), plan.sequences@[q].position(i)) by {
-                assert(written_slot(plan, g, page, offset));
-                let (q2, i2) = writer(plan, g, page, offset);
-                assert(writes_slot(plan, g, q2, i2, page, offset));
-                assert(q == q2 && i == i2);
+                implies (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)),
+                    kv_before(program, plan.sequences@[q], b, layer, back, plan.sequences@[q].position(i)), plan.sequences@[q].position(i)) by {
+                lemma_apply_store(limits, w, program, plan, n, a, q, i);
+                lemma_writer(limits, w, program, plan, n, a, q, i);
             }
         },
         Op::Attend { k, q, layer, out, window } => {
@@ -281,7 +356,7 @@ proof fn lemma_selected_of(sequences: Seq<SeqPlan>, n: int, t: int) -> (q: int)
 proof fn lemma_stays_finite(w: Kernels, program: Program, plan: StepPlan, start: Memory, n: nat)
     requires
         n <= program.ops@.len(), all_finite(w, start.cache),
-        forall|k: u32, ins: Seq<Bits>, p: int| (w.finite)(#[trigger] (w.store)(k, ins, p)),
+        forall|k: u32, ins: Seq<Bits>, earlier: Seq<Bits>, p: int| (w.finite)(#[trigger] (w.store)(k, ins, earlier, p)),
     ensures all_finite(w, memories(w, program, plan, start, n).last().cache),
     decreases n,
 {
@@ -507,7 +582,11 @@ pub(crate) struct Abstract {
 pub open(crate) spec fn finite_stores(w: Kernels) -> Kernels {
     let finite = |kv: Bits| kv.code == 0 || (w.finite)(kv);
     Kernels {
-        store: |k: u32, ins: Seq<Bits>, p: int| if finite((w.store)(k, ins, p)) { (w.store)(k, ins, p) } else { Bits { code: 0 } },
+        store: |k: u32, ins: Seq<Bits>, earlier: Seq<Bits>, p: int| if finite((w.store)(k, ins, earlier, p)) {
+            (w.store)(k, ins, earlier, p)
+        } else {
+            Bits { code: 0 }
+        },
         finite,
         ..w
     }

@@ -119,7 +119,7 @@ pub struct Scene {
 spec fn is_small(program: Program) -> bool {
     &&& program.ops@.len() == 4 && program.logits == 2 && program.context == 200
     &&& program.ops@[0] == (Op::Embed { k: 0, out: 0 })
-    &&& program.ops@[1] matches Op::StoreKv { k, ins, layer } && k == 0 && ins@ == seq![0u32] && layer == 0
+    &&& program.ops@[1] matches Op::StoreKv { k, ins, layer, back } && k == 0 && ins@ == seq![0u32] && layer == 0 && back == 65
     &&& program.ops@[2] == (Op::Attend { k: 0, q: 0, layer: 0, out: 1, window: None })
     &&& program.ops@[3] matches Op::Rowwise { k, ins, outs, rows } && k == 0 && ins@ == seq![1u32] && outs@ == seq![2u32] && rows is Selected
 }
@@ -138,7 +138,7 @@ fn small_program() -> (program: Program)
     layers.push(LayerDecl { group: 0 });
     let mut ops = Vec::new();
     ops.push(Op::Embed { k: 0, out: 0 });
-    ops.push(Op::StoreKv { k: 0, ins: one(0), layer: 0 });
+    ops.push(Op::StoreKv { k: 0, ins: one(0), layer: 0, back: 65 });
     ops.push(Op::Attend { k: 0, q: 0, layer: 0, out: 1, window: None });
     ops.push(Op::Rowwise { k: 0, ins: one(1), outs: one(2), rows: RowSet::Selected });
     Program { ops, buffers, groups, layers, logits: 2, vocab: 9, context: 200, kernels: 1 }

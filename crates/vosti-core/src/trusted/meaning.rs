@@ -11,7 +11,7 @@ verus! {
 
 /// Buffer `b` at position `p` of history `h`, after the first `n` ops.
 pub open(crate) spec fn canon(w: Kernels, prog: Program, n: nat, h: Seq<Token>, p: int, b: u32) -> Bits
-    decreases n, 0nat,
+    decreases n, 0nat, 0int, 0nat,
 {
     if n == 0 || n > prog.ops@.len() {
         Bits { code: 0 }
@@ -39,7 +39,7 @@ pub open(crate) spec fn canon(w: Kernels, prog: Program, n: nat, h: Seq<Token>, 
 }
 
 pub open(crate) spec fn canon_ins(w: Kernels, prog: Program, n: nat, h: Seq<Token>, p: int, ins: Seq<u32>) -> Seq<Bits>
-    decreases n, 2nat,
+    decreases n, 2nat, 0int, 0nat,
 {
     Seq::new(ins.len(), |i: int| canon(w, prog, n, h, p, ins[i]))
 }
@@ -53,22 +53,33 @@ pub open(crate) spec fn canon_kvs(
     layer: u32,
     window: Option<u32>,
 ) -> Seq<Bits>
-    decreases n, 2nat,
+    decreases n, 2nat, 0int, 0nat,
 {
     Seq::new(window_span(window, p), |j: int| canon_kv(w, prog, n, h, window_lo(window, p) + j, layer))
 }
 
+/// The KV rows of a layer before position `j` that a store sees which looks so far back.
+pub open(crate) spec fn canon_before(w: Kernels, prog: Program, n: nat, h: Seq<Token>, j: int, layer: u32, back: u32) -> Seq<Bits>
+    decreases n, 1nat, j, 0nat,
+{
+    Seq::new(back_span(back, j), |x: int| if 0 <= x < back_span(back, j) {
+        canon_kv(w, prog, n, h, j - back_span(back, j) + x, layer)
+    } else {
+        Bits { code: 0 }
+    })
+}
+
 /// The KV row of a layer at position `j`, after the first `n` ops.
 pub open(crate) spec fn canon_kv(w: Kernels, prog: Program, n: nat, h: Seq<Token>, j: int, layer: u32) -> Bits
-    decreases n, 1nat,
+    decreases n, 1nat, j, 1nat,
 {
     if n == 0 || n > prog.ops@.len() {
         Bits { code: 0 }
     } else {
         let m = (n - 1) as nat;
         match prog.ops@[m as int] {
-            Op::StoreKv { k, ins, layer: l } => if l == layer {
-                (w.store)(k, canon_ins(w, prog, m, h, j, ins@), j)
+            Op::StoreKv { k, ins, layer: l, back } => if l == layer {
+                (w.store)(k, canon_ins(w, prog, m, h, j, ins@), canon_before(w, prog, n, h, j, layer, back), j)
             } else {
                 canon_kv(w, prog, m, h, j, layer)
             },

@@ -30,7 +30,8 @@ pub open(crate) spec fn same_op(a: Op, b: Op) -> bool {
         (Op::Embed { k, out }, Op::Embed { k: k2, out: out2 }) => k == k2 && out == out2,
         (Op::Rowwise { k, ins, outs, rows }, Op::Rowwise { k: k2, ins: ins2, outs: outs2, rows: rows2 }) =>
             k == k2 && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
-        (Op::StoreKv { k, ins, layer }, Op::StoreKv { k: k2, ins: ins2, layer: layer2 }) => k == k2 && ins@ == ins2@ && layer == layer2,
+        (Op::StoreKv { k, ins, layer, back }, Op::StoreKv { k: k2, ins: ins2, layer: layer2, back: back2 }) =>
+            k == k2 && ins@ == ins2@ && layer == layer2 && back == back2,
         (Op::Attend { k, q, layer, out, window }, Op::Attend { k: k2, q: q2, layer: layer2, out: out2, window: window2 }) =>
             k == k2 && q == q2 && layer == layer2 && out == out2 && window == window2,
         _ => false,

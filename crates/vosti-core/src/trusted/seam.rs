@@ -30,8 +30,9 @@ pub ghost struct Kernels {
     pub embed: spec_fn(u32, Token) -> Bits,
     /// Row-wise: one output of binding k for one row of inputs at a position: `rowwise(k, ins, out, position)`.
     pub rowwise: spec_fn(u32, Seq<Bits>, int, int) -> Bits,
-    /// Store: the KV row of binding k for one row of inputs at a position: `store(k, ins, position)`.
-    pub store: spec_fn(u32, Seq<Bits>, int) -> Bits,
+    /// Store: the KV row of binding k for one row of inputs, the KV rows before it that it sees, in logical order (none of a store
+    /// that does not look back), and its position: `store(k, ins, earlier, position)`.
+    pub store: spec_fn(u32, Seq<Bits>, Seq<Bits>, int) -> Bits,
     /// Attention: the output of binding k for a query row, the KV rows that it sees in logical order, and its position:
     /// `attend(k, q, kv, position)`.
     pub attend: spec_fn(u32, Bits, Seq<Bits>, int) -> Bits,
@@ -127,7 +128,8 @@ pub trait Device: Sized {
         requires
             // The program has passed its check.
             program.wf(),
-            // Rows are packed, each request once and contiguous, everything is in range, write slots are distinct.
+            // Rows are packed, each request once and contiguous, everything is in range, write slots are distinct and none is one that
+            // a sequence has from earlier steps.
             plan_ok(old(self).limits(), *program, *plan),
             // Masked lanes are multiplied by zero, so nothing in the pool may be infinite.
             all_finite(old(self).w(), old(self).cache()),
@@ -362,6 +364,14 @@ pub open(crate) spec fn writes_distinct(program: Program, plan: StepPlan) -> boo
         ==> a == b && i == j
 }
 
+/// No row writes a slot that a sequence has from earlier steps.
+#[verifier::opaque]
+pub open(crate) spec fn earlier_kept(program: Program, plan: StepPlan) -> bool {
+    forall|g: int, q: int, j: int| 0 <= g < program.groups@.len() && 0 <= q < plan.sequences@.len() && j < plan.sequences@[q].first_position
+        && plan.sequences@[q].has_page(g, j)
+        ==> !written_slot(plan, g, #[trigger] plan.sequences@[q].page(g, j), j % (PAGE as int))
+}
+
 /// What the plan wants of each sequence's selected rows is brought to the host.
 pub open(crate) spec fn wanted_brought(plan: StepPlan, brought: spec_fn(int, Reads) -> bool) -> bool {
     forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(what)
@@ -374,6 +384,7 @@ pub open(crate) spec fn plan_ok(limits: Limits, program: Program, plan: StepPlan
     &&& plan_packed(limits, program, plan)
     &&& requests_once(plan)
     &&& writes_distinct(program, plan)
+    &&& earlier_kept(program, plan)
 }
 
 /// Rows of the first q sequences.
@@ -412,6 +423,11 @@ pub open(crate) spec fn kv_seen(program: Program, s: SeqPlan, m: Memory, layer: 
     Seq::new(window_span(window, p), |x: int| kv_at(program, s, m, layer, window_lo(window, p) + x))
 }
 
+/// The KV rows before a position of a sequence that a store sees, in logical order.
+pub open(crate) spec fn kv_before(program: Program, s: SeqPlan, m: Memory, layer: u32, back: u32, p: int) -> Seq<Bits> {
+    Seq::new(back_span(back, p), |x: int| kv_at(program, s, m, layer, p - back_span(back, p) + x))
+}
+
 pub open(crate) spec fn kv_at(program: Program, s: SeqPlan, m: Memory, layer: u32, j: int) -> Bits {
     (m.cache)(layer, s.page(group_of(program, layer), j), j % (PAGE as int))
 }
@@ -443,11 +459,16 @@ pub open(crate) spec fn op_ran(w: Kernels, program: Program, plan: StepPlan, op:
                     ==> #[trigger] (b.rows)(outs@[o], t) == (w.rowwise)(k, ins_selected(program, plan, a, ins@, t), o,
                             plan.positions@[plan.selected@[t] as int] as int)
         },
-        Op::StoreKv { k, ins, layer } => {
+        Op::StoreKv { k, ins, layer, back } => {
             &&& b.rows == a.rows
             // The step's slots of this layer take their rows. (Shape store_kv. Law: stored_rows_are_found_again.)
             &&& forall|q: int, i: int, page: int, offset: int| #[trigger] writes_slot(plan, group_of(program, layer), q, i, page, offset)
-                    ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)), plan.sequences@[q].position(i))
+                    ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)),
+                            // A store that looks back sees the rows before a row's own, of its sequence and as they are after the op:
+                            // those of this step as the op stores them. (No shape yet: a kernel of shape store_kv sees none of
+                            // them. Law: a_store_sees_the_entries_before_it.)
+                            kv_before(program, plan.sequences@[q], b, layer, back, plan.sequences@[q].position(i)),
+                            plan.sequences@[q].position(i))
             // Every other slot is untouched. (Shape store_kv. Law: other_slots_are_untouched.)
             &&& forall|l: u32, page: int, offset: int| l != layer || !written_slot(plan, group_of(program, layer), page, offset)
                     ==> #[trigger] (b.cache)(l, page, offset) == (a.cache)(l, page, offset)

@@ -89,6 +89,13 @@ impl Tiny {
             }
             (row, selected) = (row + s.rows, selected + s.selected);
         }
+        for s in plan.sequences() {
+            for (group, table) in s.tables.iter().enumerate() {
+                let earlier = (0..s.first_position).map(|p| (group, table[p / PAGE], p % PAGE));
+                let written = earlier.filter(|(_, page, _)| *page >= 0).find(|slot| slots.contains(slot));
+                assert_eq!(written, None, "a row writes a slot of an earlier step");
+            }
+        }
         assert_eq!((row, selected), (plan.rows(), plan.selected().len()), "rows of nobody");
     }
 
@@ -236,7 +243,8 @@ pub fn program(windows: &[Option<u32>]) -> Program {
     for (layer, &window) in windows.iter().enumerate() {
         let layer = layer as u32;
         ops.push(Op::Rowwise { k: 0, ins: vec![0], outs: vec![1], rows: RowSet::All });
-        ops.push(Op::StoreKv { k: 0, ins: vec![1], layer });
+        // Each slot depends on the one before it, if the group keeps that.
+        ops.push(Op::StoreKv { k: 0, ins: vec![1], layer, back: u32::from(window != Some(1)) });
         ops.push(Op::Attend { k: 0, q: 1, layer, out: 2, window });
         ops.push(Op::Rowwise { k: 0, ins: vec![1, 2], outs: vec![0], rows: RowSet::All });
     }

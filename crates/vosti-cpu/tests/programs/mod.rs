@@ -134,7 +134,7 @@ impl Builder {
         store.extend(dims(&[("K_FIRST", 8), ("V_FIRST", 10), ("NORM", 1), ("V_NORM", 0)]));
         store.push(eps);
         let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
-        self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer });
+        self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer, back: 0 });
         let groups = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("PAGE", 64)]);
         let first =
             spec("attend", &[&groups[..], &vosti_kernels::window(window), &scores(0.2041241452319315, 0.0)].concat());

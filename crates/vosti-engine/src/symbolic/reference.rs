@@ -1,6 +1,6 @@
 //! The values that the symbolic device must compute, from a token history alone: no batch, no pages, no schedule.
 
-use super::{Functions, visible};
+use super::{Functions, before, visible};
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::{FinishReason, Request};
 use vosti_core::{Op, Program, Sampler, Token};
@@ -50,9 +50,11 @@ impl<'p> Reference<'p> {
                         values[*out as usize] = f.rowwise(*k, o, position, ins);
                     }
                 }
-                Op::StoreKv { k, ins, layer } => {
+                Op::StoreKv { k, ins, layer, back } => {
                     let ins = ins.iter().map(|b| values[*b as usize]);
-                    self.caches[*layer as usize].push(f.store(*k, position, ins));
+                    let cache = &mut self.caches[*layer as usize];
+                    let entry = f.store(*k, position, ins, cache[before(*back, position)].iter().copied());
+                    cache.push(entry);
                 }
                 Op::Attend { k, q, layer, out, window } => {
                     let cache = &self.caches[*layer as usize];

@@ -2,8 +2,8 @@
 //! overwritten by another request) and damages the rows of logits that would see them.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
-use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, SeqPlan, StepPlan, Token};
+use std::collections::{HashMap, HashSet};
+use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, RequestId, SeqPlan, StepPlan, Token};
 use vosti_engine::FloatDevice;
 use vosti_engine::math::{first_largest, top};
 
@@ -27,6 +27,8 @@ pub enum Break {
     GathersInReverse,
     /// Steps without logits are skipped.
     StoresWithLogitsOnly,
+    /// A state that a step with drafts leaves behind counts rejected drafts too.
+    KeepsRejectedDrafts,
     /// Each store also writes to the page before.
     StoresBesideToo,
     /// Attention walks pages in their order in memory.
@@ -63,6 +65,9 @@ pub struct BrokenDevice<D> {
     runs: u64,
     /// Added to the limits of rows, selected rows, logits of a list, and pages.
     grown: [usize; 4],
+    /// Requests that drafted more than was taken, and the end of each request's last step.
+    drafted: HashSet<RequestId>,
+    ends: HashMap<RequestId, usize>,
     /// Slots that damage every row that sees them.
     bad: HashSet<Slot>,
     /// Empty where a row was not brought.
@@ -89,6 +94,8 @@ impl<D: FloatDevice> BrokenDevice<D> {
             clears: 0,
             runs: 0,
             grown: [0; 4],
+            drafted: HashSet::new(),
+            ends: HashMap::new(),
             bad: HashSet::new(),
             logits: Vec::new(),
             bests: Vec::new(),
@@ -173,6 +180,7 @@ impl<D: FloatDevice> BrokenDevice<D> {
         match self.what {
             Some(Break::WeightsDrift) => self.runs > 20,
             Some(Break::SeesTheRowBefore) => row > 0 && plan.tokens()[row - 1].is_multiple_of(2),
+            Some(Break::KeepsRejectedDrafts) => self.drafted.contains(&s.request),
             Some(Break::TileByRows) => plan.rows() > 16,
             Some(Break::PhysicalOrder) => s.tables.iter().any(scattered),
             _ => self.sees_bad(s, position),
@@ -236,6 +244,12 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
         }
         self.inner.run(program, plan)?;
         self.store(plan);
+        for s in plan.sequences() {
+            let end = self.ends.insert(s.request, s.first_position + s.rows);
+            if end.is_some_and(|end| s.first_position < end) {
+                self.drafted.insert(s.request);
+            }
+        }
         let whole = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.whole, s.selected));
         let row = |(i, whole)| if whole { self.inner.logits(i).to_vec() } else { Vec::new() };
         self.logits = whole.enumerate().map(row).collect();

@@ -83,6 +83,7 @@ const BREAKS: &[(&str, Law, Break)] = &[
     ("rowwise_depends_on_its_row", laws::rowwise_depends_on_its_row, Break::TileByRows),
     ("selected_rows_are_gathered", laws::selected_rows_are_gathered, Break::GathersInReverse),
     ("stored_rows_are_found_again", laws::stored_rows_are_found_again, Break::StoresWithLogitsOnly),
+    ("a_store_sees_the_entries_before_it", laws::a_store_sees_the_entries_before_it, Break::KeepsRejectedDrafts),
     ("other_slots_are_untouched", laws::other_slots_are_untouched, Break::StoresBesideToo),
     ("attention_sees_its_window_in_order", laws::attention_sees_its_window_in_order, Break::PhysicalOrder),
     ("what_is_stored_is_finite", laws::what_is_stored_is_finite, Break::StoresInfinity),

@@ -141,7 +141,7 @@ impl Builder<'_> {
             ("EPS", Const::Float(eps)),
         ];
         let k = self.bind("store_kv", &dims, weights)?;
-        self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer: cache });
+        self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer: cache, back: 0 });
         Ok(cache)
     }
 
