@@ -25,6 +25,11 @@ pub enum Fault {
     WrongPageTable,
     RowMixing,
     CachedTooLong,
+    StateOnePageOld,
+    StateOfAnUnfinishedPage,
+    StateOfTheNeighbour,
+    ChunksOfTheStep,
+    DraftStays,
     SelectedRowOff,
     SamplerAdvanced,
     EndsWithPool,
@@ -34,7 +39,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault, in the order of the self-test.
-    pub const ALL: [Fault; 15] = [
+    pub const ALL: [Fault; 20] = [
         Fault::ReductionOrder,
         Fault::SplitByLength,
         Fault::BatchScale,
@@ -45,6 +50,11 @@ impl Fault {
         Fault::WrongPageTable,
         Fault::RowMixing,
         Fault::CachedTooLong,
+        Fault::StateOnePageOld,
+        Fault::StateOfAnUnfinishedPage,
+        Fault::StateOfTheNeighbour,
+        Fault::ChunksOfTheStep,
+        Fault::DraftStays,
         Fault::SelectedRowOff,
         Fault::SamplerAdvanced,
         Fault::EndsWithPool,
@@ -65,6 +75,11 @@ impl Fault {
             Fault::WrongPageTable => "a sequence reads its neighbour's pages",
             Fault::RowMixing => "a row reads its neighbour in the tile",
             Fault::CachedTooLong => "a page's first key is believed to be cached",
+            Fault::StateOnePageOld => "a page's first step takes an older page's state",
+            Fault::StateOfAnUnfinishedPage => "a state is taken before its page is full",
+            Fault::StateOfTheNeighbour => "a sequence takes its neighbour's state",
+            Fault::ChunksOfTheStep => "a recurrence's chunks begin where steps do",
+            Fault::DraftStays => "the entry of a rejected draft stays",
             Fault::SelectedRowOff => "the logits of the wrong row are returned",
             Fault::SamplerAdvanced => "random numbers depend on the order of requests",
             Fault::EndsWithPool => "an answer ends where the page pool does",
@@ -153,6 +168,7 @@ fn made_for(fault: faulty::Fault) -> &'static str {
         Fault::StalePages => "chunk",
         Fault::TileByRows | Fault::DecodeKernelDiffers | Fault::StaleLogits | Fault::Race => "prefill-decode",
         Fault::NanInMixedSteps => "arrivals",
+        Fault::StateKeepsDrafts => "speculation",
     }
 }
 

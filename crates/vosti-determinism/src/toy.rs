@@ -1,46 +1,51 @@
-//! A device without a model: two layers of paged "attention" over hashes, in a few dozen lines.
+//! A device without a model: three layers of paged "attention" over hashes, in a few dozen lines.
 //!
 //! Its KV cache is paged and its sums are floating point, so a [`Fault`] breaks it as the same mistake breaks a real engine.
 //! It shows that the suite notices each fault and passes without one. Layer 0 attends to everything up to a position (group 0),
-//! layer 1 to a sliding window (group 1).
+//! layer 1 to a sliding window (group 1). Layer 2 has a state: an entry depends on the earlier entries of its page and on the last
+//! entry of the page before (group 2).
 
 use super::faults::Fault;
 use super::{CheckError, Facts, Setup, Subject};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use vosti_core::{
-    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan, Token,
+    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RequestId, RowSet, SeqPlan,
+    StepPlan, Token,
 };
 use vosti_engine::{Request, Sampling, SamplingParams, math};
 
 const VOCAB: u32 = 500;
 const CONTEXT: u32 = 1 << 16;
 const WINDOW: u32 = 100;
+/// Entries that an entry of the layer with a state depends on, at most: those of a page and the one before.
+const BACK: u32 = PAGE as u32;
+/// The group of each layer: how many entries its rows see.
+const WINDOWS: [Option<u32>; 3] = [None, Some(WINDOW), Some(BACK + 1)];
 /// Floats of a KV entry that the sums run over.
 const WIDTH: usize = 4;
 
-/// Two layers in two cache groups. The device ignores the ops; the core checks them.
+/// Three layers, each in a cache group of its own. The device ignores the ops; the core checks them.
 fn program() -> Program {
     let all = BufferDecl { width: 64, dtype: Dtype::Bf16, rows: RowSet::All };
-    let ops = vec![
-        Op::Embed { k: 0, out: 0 },
-        Op::StoreKv { k: 1, ins: vec![0], layer: 0, back: 0 },
-        Op::Attend { k: 2, q: 0, layer: 0, out: 1, window: None },
-        Op::StoreKv { k: 3, ins: vec![1], layer: 1, back: 0 },
-        Op::Attend { k: 4, q: 1, layer: 1, out: 2, window: Some(WINDOW) },
-        Op::Rowwise { k: 5, ins: vec![2], outs: vec![3], rows: RowSet::Selected },
-    ];
+    let mut ops = vec![Op::Embed { k: 0, out: 0 }];
+    for (layer, window) in (0..).zip(WINDOWS) {
+        let back = if layer == 2 { BACK } else { 0 };
+        ops.push(Op::StoreKv { k: 2 * layer + 1, ins: vec![layer], layer, back });
+        ops.push(Op::Attend { k: 2 * layer + 2, q: layer, layer, out: layer + 1, window });
+    }
+    ops.push(Op::Rowwise { k: 7, ins: vec![3], outs: vec![4], rows: RowSet::Selected });
     let logits = BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected };
     let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 64, dtype: Dtype::Bf16 };
     Program {
         ops,
-        buffers: vec![all, all, all, logits],
-        groups: vec![group(None), group(Some(WINDOW))],
-        layers: vec![LayerDecl { group: 0 }, LayerDecl { group: 1 }],
-        logits: 3,
+        buffers: vec![all, all, all, all, logits],
+        groups: WINDOWS.map(group).into(),
+        layers: (0..3).map(|group| LayerDecl { group }).collect(),
+        logits: 4,
         vocab: VOCAB,
         context: CONTEXT,
-        kernels: 6,
+        kernels: 8,
     }
 }
 
@@ -63,9 +68,11 @@ pub struct ToyDevice {
     rows_max: usize,
     pages: usize,
     /// Per group, one entry per slot.
-    cache: [Vec<u64>; 2],
+    cache: [Vec<u64>; 3],
     /// Slots ever written, for the fault that does not write them again.
     used: BTreeSet<(usize, usize)>,
+    /// What slots of the layer with a state hold, for the fault that keeps entries of rejected drafts.
+    held: BTreeMap<usize, (RequestId, usize)>,
     logits: Vec<Vec<f32>>,
 }
 
@@ -82,7 +89,7 @@ impl Device for ToyDevice {
     }
 
     fn pages(&self, group: usize) -> usize {
-        if group < 2 { self.pages } else { 0 }
+        if group < WINDOWS.len() { self.pages } else { 0 }
     }
 
     fn top_max(&self) -> usize {
@@ -99,9 +106,9 @@ impl Device for ToyDevice {
             // The last row of a tile of four reads its neighbour.
             (1..x.len()).filter(|row| row % 4 == 3).for_each(|row| x[row] = mix(x[row], x[row - 1] & 1));
         }
-        for group in 0..2 {
+        for group in 0..WINDOWS.len() {
             for (s, sequence) in plan.sequences().iter().enumerate() {
-                self.store(group, sequence, &x);
+                self.store(group, &plan.sequences()[s.saturating_sub(1)..=s], &x);
                 let tables = match self.fault {
                     Some(Fault::WrongPageTable) if s % 2 == 1 => &plan.sequences()[s - 1].tables,
                     _ => &sequence.tables,
@@ -130,7 +137,9 @@ impl Device for ToyDevice {
 }
 
 impl ToyDevice {
-    fn store(&mut self, group: usize, sequence: &SeqPlan, x: &[u64]) {
+    /// Stores the rows of the last of these sequences; a fault looks at the one before it.
+    fn store(&mut self, group: usize, sequences: &[SeqPlan], x: &[u64]) {
+        let sequence = &sequences[sequences.len() - 1];
         for i in 0..sequence.rows {
             let position = sequence.first_position + i;
             let Some(slot) = slot(&sequence.tables[group], position) else { continue };
@@ -138,17 +147,45 @@ impl ToyDevice {
             // The fault: if a step begins at a page's first position, the position counts as cached.
             let believed =
                 self.fault == Some(Fault::CachedTooLong) && i == 0 && position > 0 && position.is_multiple_of(PAGE);
-            if !stale && !believed {
-                let position = if self.fault == Some(Fault::WrongPosition) { i } else { position };
-                self.cache[group][slot] = mix(x[sequence.first_row + i], position as u64);
+            let place = if self.fault == Some(Fault::WrongPosition) { i } else { position };
+            let mut entry = mix(x[sequence.first_row + i], place as u64);
+            let mut drafted = false;
+            if group == 2 {
+                entry = self.recurrent(sequences, i, entry);
+                let held = self.held.insert(slot, (sequence.request, position));
+                drafted = self.fault == Some(Fault::DraftStays) && held == Some((sequence.request, position));
+            }
+            if !stale && !believed && !drafted {
+                self.cache[group][slot] = entry;
             }
         }
+    }
+
+    /// The entry of a layer with a state: it depends on the earlier entries of its page and, as the state there, on the last entry of the
+    /// page before.
+    fn recurrent(&self, sequences: &[SeqPlan], i: usize, own: u64) -> u64 {
+        let sequence = &sequences[sequences.len() - 1];
+        let position = sequence.first_position + i;
+        let begins = i == 0 && position.is_multiple_of(PAGE);
+        let start = match self.fault {
+            Some(Fault::ChunksOfTheStep) => (position / PAGE * PAGE).max(sequence.first_position),
+            _ => position / PAGE * PAGE,
+        };
+        let state = match self.fault {
+            Some(Fault::StateOnePageOld) if begins => start.checked_sub(1 + PAGE),
+            Some(Fault::StateOfAnUnfinishedPage) if begins => start.checked_sub(2),
+            _ => start.checked_sub(1),
+        };
+        let of = if self.fault == Some(Fault::StateOfTheNeighbour) { &sequences[0] } else { sequence };
+        let state = state.and_then(|j| slot(&of.tables[2], j));
+        let earlier = (start..position).filter_map(|j| slot(&sequence.tables[2], j));
+        state.into_iter().chain(earlier).fold(own, |entry, slot| mix(entry, self.cache[2][slot]))
     }
 
     fn attend(&self, group: usize, plan: &StepPlan, sequence: &SeqPlan, table: &[i32], x: &mut [u64]) {
         for i in 0..sequence.rows {
             let position = sequence.first_position + i;
-            let window = if group == 0 { usize::MAX } else { WINDOW as usize };
+            let window = WINDOWS[group].map_or(usize::MAX, |window| window as usize);
             let mut first = (position + 1).saturating_sub(window);
             if self.fault == Some(Fault::WindowByTile) {
                 // The window of the tile's first row, for every row of the tile.
@@ -238,8 +275,9 @@ impl Subject for Toy {
             fault: self.fault,
             rows_max: setup.rows_max,
             pages,
-            cache: [cache(), cache()],
+            cache: [cache(), cache(), cache()],
             used: BTreeSet::new(),
+            held: BTreeMap::new(),
             logits: Vec::new(),
         })
     }

@@ -4,9 +4,10 @@
 //! faulty device. Faults inside a kernel (masks, windows, NaN lanes) belong in the device; the faults here fit every device.
 
 use crate::{FloatDevice, math};
+use std::collections::HashMap;
 use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
-use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
+use vosti_core::{Device, DeviceError, Program, RequestId, StepPlan, Token};
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +33,14 @@ pub enum Fault {
     BatchIndex,
     /// One logit is NaN if a step mixes sequences of one row and of several.
     NanInMixedSteps,
+    /// Logits of a sequence differ in the last bit once positions of it are computed again, as after a rejected draft: a state that
+    /// was written in place and cannot go back.
+    StateKeepsDrafts,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ReductionByBatch,
         Self::TileByRows,
         Self::DecodeKernelDiffers,
@@ -46,6 +50,7 @@ impl Fault {
         Self::Race,
         Self::BatchIndex,
         Self::NanInMixedSteps,
+        Self::StateKeepsDrafts,
     ];
 
     /// The fault's name in tables and flags.
@@ -60,6 +65,7 @@ impl Fault {
             Self::Race => "race",
             Self::BatchIndex => "batch-index",
             Self::NanInMixedSteps => "nan-in-mixed-steps",
+            Self::StateKeepsDrafts => "state-keeps-drafts",
         }
     }
 }
@@ -70,6 +76,8 @@ pub struct FaultyDevice<D> {
     fault: Option<Fault>,
     steps: u64,
     rows: Vec<Copied>,
+    /// Per request, the end of its last step, and whether a step went back behind it.
+    ends: HashMap<RequestId, (usize, bool)>,
     /// Zeros, given for a row that the inner device did not bring.
     blank: Vec<f32>,
 }
@@ -85,7 +93,7 @@ struct Copied {
 impl<D: FloatDevice> FaultyDevice<D> {
     /// Wraps `inner`.
     pub fn new(inner: D, fault: Option<Fault>) -> Self {
-        Self { inner, fault, steps: 0, rows: Vec::new(), blank: Vec::new() }
+        Self { inner, fault, steps: 0, rows: Vec::new(), ends: HashMap::new(), blank: Vec::new() }
     }
 
     /// The wrapped device.
@@ -128,6 +136,16 @@ impl<D: FloatDevice> FaultyDevice<D> {
                 let mixed = sequences.iter().any(|s| s.rows > 1) && sequences.iter().any(|s| s.rows == 1);
                 if mixed {
                     self.change(..1, |row| row[0] = f32::NAN);
+                }
+            }
+            Some(Fault::StateKeepsDrafts) => {
+                for s in sequences {
+                    let (end, back) = self.ends.get(&s.request).copied().unwrap_or_default();
+                    let back = back || s.first_position < end;
+                    self.ends.insert(s.request, (s.first_position + s.rows, back));
+                    if back {
+                        self.change(s.first_selected..s.first_selected + s.selected, nudge);
+                    }
                 }
             }
             _ => {}
