@@ -206,6 +206,7 @@ pub open(crate) spec fn tile_put(of: Tiling, plan: StepPlan, entries: int, tile:
     &&& 1 <= tile.rows <= of.height && 0 <= tile.row
     &&& s.first_row <= of.first + tile.row && of.first + tile.row + tile.rows <= s.first_row + s.rows
     &&& of.first + tile.row + tile.rows <= of.end
+    &&& s.rows <= of.height && of.first <= s.first_row && s.first_row + s.rows <= of.end ==> of.first + tile.row == s.first_row && tile.rows == s.rows
     &&& tile.pos == s.position(of.first + tile.row - s.first_row)
     &&& tile.table == of.group * entries + entries_before(plan.sequences@, q)
 }
@@ -277,7 +278,7 @@ pub(crate) fn put_tiles(cells: &mut [i32], start: usize, stride: usize, of: &Til
                 end == s.first_row + s.rows, end <= plan.tokens@.len() <= ROWS_MAX, s.first_position + s.rows <= CONTEXT_MAX,
                 to == if end < of.end { end } else { of.end },
                 from == if s.first_row > of.first { s.first_row } else { of.first },
-                from <= first, from < to ==> first <= to,
+                from <= first, from < to ==> first <= to, first == from || first == to || to - from > of.height,
                 rows_of(*of, plan.tokens@.len() as int) <= stride,
                 kept(old(cells)@, cells@, start as int),
                 tiled(cells@, start as int, stride as int, *of, *plan, entries as int, count as int,

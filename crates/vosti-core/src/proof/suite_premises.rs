@@ -118,6 +118,17 @@ proof fn lemma_refuses_tiles_of_many(layout: Layout, cells: Seq<i32>, plan: Step
     q
 }
 
+/// Where tiles have room for a sequence, it is one tile: all its rows, from the first position of the step on.
+proof fn lemma_refuses_cut_sequences(layout: Layout, cells: Seq<i32>, plan: StepPlan, x: int, tile: Tile, q: int)
+    requires
+        layout.tile_of(cells, plan, x, tile, q), layout.tilings@[x].first <= plan.sequences@[q].first_row,
+        plan.sequences@[q].first_row + plan.sequences@[q].rows <= layout.tilings@[x].end, plan.sequences@[q].rows <= layout.tilings@[x].height,
+    ensures
+        layout.tilings@[x].first + tile.row == plan.sequences@[q].first_row, tile.rows == plan.sequences@[q].rows,
+        tile.pos == plan.sequences@[q].first_position,
+{
+}
+
 /// A tile without rows has nothing: no row, no position, no table.
 proof fn lemma_refuses_padding_with_a_table(layout: Layout, cells: Seq<i32>, plan: StepPlan, x: int, k: int)
     requires layout.told(cells, plan), 0 <= x < layout.tilings@.len(), 0 <= k < layout.counts@[x], layout.tile(cells, x, k).rows <= 0,
@@ -167,6 +178,33 @@ proof fn lemma_refuses_arrays_of_nobody(layout: Layout, group: usize, tiling: us
 
 // ---- World's facts. `L` and `R` are two such arrays.
 
+/// A plan's positions are within the context, and its tokens within the vocabulary.
+proof fn lemma_rows_in_range(limits: Limits, program: Program, plan: StepPlan, i: int)
+    requires plan_packed(limits, program, plan), packed(plan), 0 <= i < plan.tokens@.len(),
+    ensures plan.positions@[i] < program.context, plan.tokens@[i] < program.vocab,
+{
+    assert(plan.tokens@.len() == rows_before(plan.sequences@, plan.sequences@.len() as int)) by { reveal(plan_packed); }
+    let q = lemma_owner(plan, i, plan.sequences@.len() as int);
+    let s = plan.sequences@[q];
+    assert(seq_ok(limits, program, plan, q) && plan.tokens@[i] < program.vocab) by { reveal(plan_packed); }
+    assert(plan.positions@[s.row(i - s.first_row)] == s.position(i - s.first_row));
+}
+
+/// Its gathered rows are among the packed.
+proof fn lemma_selected_in_range(limits: Limits, program: Program, plan: StepPlan, i: int)
+    requires plan_packed(limits, program, plan), packed(plan), 0 <= i < plan.selected@.len(),
+    ensures plan.selected@[i] < plan.tokens@.len(),
+{
+    assert(plan.selected@.len() == selected_before(plan.sequences@, plan.sequences@.len() as int)
+        && forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_selected == selected_before(plan.sequences@, q)) by {
+        reveal(plan_packed);
+    }
+    let q = lemma_selected_owner(plan, i, plan.sequences@.len() as int);
+    let s = plan.sequences@[q];
+    assert(seq_ok(limits, program, plan, q)) by { reveal(plan_packed); }
+    assert(plan.selected@[s.compact(i - s.first_selected)] == s.row(s.unselected() + (i - s.first_selected)));
+}
+
 /// `facts`: positions are within the context, tokens within the vocabulary, gathered rows among the packed.
 proof fn lemma_facts_of_rows(layout: Layout, limits: Limits, program: Program, cells: Seq<i32>, plan: StepPlan, i: int)
     requires layout.told(cells, plan), plan_ok(limits, program, plan), layout.made_for(program),
@@ -177,20 +215,16 @@ proof fn lemma_facts_of_rows(layout: Layout, limits: Limits, program: Program, c
         1 <= layout.read(cells, Meta::Rows, 0) <= ROWS_MAX, layout.read(cells, Meta::Selected, 0) <= ROWS_MAX,
 {
     lemma_packed_of(limits, program, plan);
-    reveal(plan_packed);
-    let n = plan.sequences@.len() as int;
-    assert(seq_ok(limits, program, plan, 0));
+    lemma_refuses_other_rows(layout, cells, plan, i);
+    assert(1 <= plan.tokens@.len()) by {
+        reveal(plan_packed);
+        assert(seq_ok(limits, program, plan, 0));
+    }
     if 0 <= i < plan.tokens@.len() {
-        let q = lemma_owner(plan, i, n);
-        let s = plan.sequences@[q];
-        assert(seq_ok(limits, program, plan, q));
-        assert(plan.positions@[s.row(i - s.first_row)] == s.position(i - s.first_row));
+        lemma_rows_in_range(limits, program, plan, i);
     }
     if 0 <= i < plan.selected@.len() {
-        let q = lemma_selected_owner(plan, i, n);
-        let s = plan.sequences@[q];
-        assert(seq_ok(limits, program, plan, q));
-        assert(plan.selected@[s.compact(i - s.first_selected)] == s.row(s.unselected() + (i - s.first_selected)));
+        lemma_selected_in_range(limits, program, plan, i);
     }
 }
 
@@ -284,6 +318,48 @@ proof fn lemma_facts_of_tiles(layout: Layout, limits: Limits, program: Program, 
             }
         }
     }
+}
+
+/// The sequence that a tile is all of, where tiles have room for all rows of the step.
+proof fn lemma_whole(layout: Layout, cells: Seq<i32>, plan: StepPlan, x: int, k: int) -> (q: int)
+    requires
+        layout.told(cells, plan), packed(plan), 0 <= x < layout.tilings@.len(), 0 <= k < layout.counts@[x], layout.tile(cells, x, k).rows > 0,
+        layout.tilings@[x].first == 0, plan.tokens@.len() <= layout.tilings@[x].end, plan.tokens@.len() <= layout.tilings@[x].height,
+    ensures
+        0 <= q < plan.sequences@.len(), layout.tile(cells, x, k).pos == plan.sequences@[q].first_position,
+        layout.table_told(cells, plan.sequences@[q], layout.tilings@[x].group as int, layout.tile(cells, x, k).table),
+{
+    assert(layout.tile_told(cells, plan, x, k));
+    let tile = layout.tile(cells, x, k);
+    let q = choose|q: int| layout.tile_of(cells, plan, x, tile, q);
+    lemma_rows_apart(plan, q, plan.sequences@.len() as int);
+    lemma_refuses_cut_sequences(layout, cells, plan, x, tile, q);
+    q
+}
+
+/// What a kernel takes that stores entries which depend on earlier ones, a whole sequence in a tile: the slot of a position before the
+/// tile's first, through the tile's table, is no row's, so nobody writes it while it is read.
+proof fn lemma_facts_of_earlier_slots(layout: Layout, limits: Limits, program: Program, cells: Seq<i32>, plan: StepPlan, x: int, k: int, j: int, t: int)
+    requires
+        layout.told(cells, plan), plan_ok(limits, program, plan), layout.made_for(program), program.wf(),
+        0 <= x < layout.tilings@.len(), 0 <= k < layout.counts@[x], layout.tilings@[x].group < layout.groups, layout.tile(cells, x, k).rows > 0,
+        layout.tilings@[x].first == 0, plan.tokens@.len() <= layout.tilings@[x].end, plan.tokens@.len() <= layout.tilings@[x].height,
+        window_lo(program.groups@[layout.tilings@[x].group as int].window, layout.tile(cells, x, k).pos) <= j < layout.tile(cells, x, k).pos,
+        0 <= t < layout.read(cells, Meta::Rows, 0),
+    ensures
+        layout.read(cells, Meta::Slots { group: layout.tilings@[x].group }, t)
+            != layout.read(cells, Meta::PageTables, layout.tile(cells, x, k).table + j / PAGE as int) * PAGE + j % (PAGE as int),
+{
+    let (g, tile) = (layout.tilings@[x].group as int, layout.tile(cells, x, k));
+    lemma_packed_of(limits, program, plan);
+    let q = lemma_whole(layout, cells, plan, x, k);
+    let s = plan.sequences@[q];
+    assert(seq_ok(limits, program, plan, q)) by { reveal(plan_packed); }
+    assert(s.has_page(g, j));
+    assert(0 <= j / (PAGE as int) < pages_of(s) && s.tables@[g]@[j / PAGE as int] == s.page(g, j));
+    assert(layout.read(cells, Meta::PageTables, tile.table + j / PAGE as int) == s.tables@[g]@[j / PAGE as int]);
+    let (p, i) = lemma_slot(layout, limits, program, cells, plan, g, t);
+    assert(!written_slot(plan, g, plan.sequences@[q].page(g, j), j % (PAGE as int))) by { reveal(earlier_kept); }
 }
 
 proof fn lemma_packed_of(limits: Limits, program: Program, plan: StepPlan)

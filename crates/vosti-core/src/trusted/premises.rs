@@ -218,6 +218,8 @@ impl Layout {
         &&& 1 <= tile.rows <= of.height && 0 <= tile.row
         &&& s.first_row <= of.first + tile.row && of.first + tile.row + tile.rows <= s.first_row + s.rows
         &&& of.first + tile.row + tile.rows <= of.end
+        // A sequence that fits in a tile is not cut.
+        &&& s.rows <= of.height && of.first <= s.first_row && s.first_row + s.rows <= of.end ==> of.first + tile.row == s.first_row && tile.rows == s.rows
         &&& tile.pos == s.position(of.first + tile.row - s.first_row)
         &&& self.table_told(cells, s, of.group as int, tile.table)
     }
