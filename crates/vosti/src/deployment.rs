@@ -14,6 +14,7 @@ use crate::memory::{self, DoesNotFit, Taken};
 use crate::model_source::ModelSource;
 use crate::pool;
 use crate::weights::{DeviceWeights, LoadProgress};
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -451,7 +452,14 @@ impl Deployment {
 
     /// Loads every weight into the cache that all devices share.
     fn warm(&self, progress: &dyn Progress) -> Result<(u64, u64), DeployError> {
-        progress.stage(&format!("loading {}", self.name), self.plan.weights.values().filter_map(bytes).sum());
+        // A matrix that an embedding reads too is in memory once.
+        let parts = self.plan.weights.values().filter_map(|weight| match &weight.recipe {
+            Recipe::Blocks { matrix, .. } => Some(matrix),
+            _ => None,
+        });
+        let parts: HashSet<&String> = parts.collect();
+        let once = self.plan.weights.iter().filter(|(name, _)| !parts.contains(name)).map(|(_, weight)| weight);
+        progress.stage(&format!("loading {}", self.name), once.filter_map(bytes).sum());
         let asked = DeviceConfig { pages: Some(1), rows_max: 1, threads: Some(1), isa: None, storage: None };
         match self.make(self.program(), &asked, Some(&LoadProgress { progress, loaded: AtomicU64::new(0) })) {
             Ok(device) => Ok(device.matrices()),

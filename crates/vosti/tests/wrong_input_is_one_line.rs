@@ -161,6 +161,12 @@ fn flags_that_make_no_sense() {
     refused(&["laws", "--only", "gravity"], "there is no law called gravity; there are rows_max_is_what_a_step_takes");
     refused(&["bench", "--batch", "4,0"], "`0` is not a whole number of at least 1");
     refused(&["check", "--profile", "fast"], "quick, paper");
+    refused(&["generate", "x", "--activations", "12"], "[possible values: 16, 8]");
+    refused(&["generate", "x", "--arithmetic", "int8"], "[possible values: integers, bf16]");
+    refused(&["generate", "x", "--arithmetic", "bf16", "--activations", "8"], "--arithmetic bf16 has none");
+    for integers in [["--arithmetic", "integers"], ["--activations", "16"]] {
+        refused(&[&["generate", "x", "--device", "cuda"], &integers[..]].concat(), "a GPU multiplies in bf16");
+    }
     refused(&["no-such-command"], "no-such-command");
 }
 

@@ -36,6 +36,9 @@ pub fn options(hardware: &Hardware) -> Result<DeployOptions> {
             anyhow::bail!("--activations is for products in integers, and --arithmetic bf16 has none: give one of them")
         }
         (Some(Products::Bf16), None) => Some(Arithmetic::Bf16),
+        (Some(Products::Integers), _) | (_, Some(_)) if hardware.device != Device::Cpu => {
+            anyhow::bail!("products in integers run on --device cpu; a GPU multiplies in bf16")
+        }
         (_, Some(Activations::Eight)) => Some(Arithmetic::Integers8),
         (Some(Products::Integers), None) | (_, Some(Activations::Sixteen)) => Some(Arithmetic::Integers16),
         (None, None) => None,
