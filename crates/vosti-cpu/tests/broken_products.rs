@@ -1,0 +1,67 @@
+//! A product in integers that computes something else is not compiled as the instruction that computes the right thing: the
+//! broken kernels of `filetests/broken` have the interpreter's bits, as the proved one has.
+
+mod common;
+use common::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use vosti_cpu::isa::Isa;
+use vosti_tile::interp::{Buffer, Options, run};
+use vosti_tile::{Literal, Scalar, bind, fold, lift};
+
+/// The proved kernel and its broken siblings: the names of their texts.
+fn texts() -> Vec<std::path::PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
+    let of = |kind: &str| {
+        let files = std::fs::read_dir(folder.join(kind)).unwrap().map(|entry| entry.unwrap().path());
+        let named = |path: &std::path::PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("any_linear_int") && name.ends_with(".ttir")
+        };
+        files.filter(named).collect::<Vec<_>>()
+    };
+    [of("pass"), of("broken")].concat()
+}
+
+#[test]
+fn broken_products_of_integers_have_the_interpreters_bits() {
+    const BLOCKS: usize = 3;
+    const N: usize = 37;
+    let texts = texts();
+    assert!(texts.len() > 10, "{}", texts.len());
+    let mut compared = 0;
+    for path in &texts {
+        let text = lift(&std::fs::read_to_string(path).unwrap()).unwrap();
+        for (rows, halves, wide) in [(1, 0, 1), (40, 1, 1), (40, 0, 0), (7, 1, 0)] {
+            let flags =
+                [("BLOCKS", BLOCKS as i64), ("N", N as i64), ("HALVES", halves), ("OFFSETS", 1), ("WIDE", wide)];
+            let values: BTreeMap<String, Literal> =
+                flags.into_iter().map(|(name, value)| (name.to_string(), Literal::Int(value))).collect();
+            let kernel = fold(&bind(&text, &values).unwrap());
+            let mut rng = Rng::new(rows as u64 + 10 * halves as u64);
+            // Room for every parameter, so that a kernel that leaves its matrix stays in its buffer.
+            let len = 128 * 32 * BLOCKS;
+            let buffers: Vec<Buffer> = kernel
+                .params
+                .iter()
+                .map(|param| match (param.name.as_str(), param.elem) {
+                    ("rows", _) => Buffer::I32(vec![rows]),
+                    (_, Scalar::I8) => Buffer::I8((0..len).map(|_| rng.below(255) as i32 as i8).collect()),
+                    (_, Scalar::Bf16) => Buffer::Bf16((0..len).map(|_| 0x3c00 + rng.below(0x300) as u16).collect()),
+                    _ => Buffer::F32((0..len).map(|_| rng.float()).collect()),
+                })
+                .collect();
+            let grid = [(rows as usize).div_ceil(16), N.div_ceil(16), 1];
+            let mut want = buffers.clone();
+            if run(&kernel, &mut want, grid, &Options::default()).is_err() {
+                continue; // It left even these buffers.
+            }
+            for isa in Isa::available() {
+                let got = fast(&kernel, &plan(&kernel, *isa), &buffers, grid, *isa, true, Some(3)).unwrap();
+                assert_eq!(difference(&kernel, &got, &want), None, "{} {rows} {halves} {isa:?}", path.display());
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 4 * texts.len(), "{compared} of {} texts", texts.len());
+}
