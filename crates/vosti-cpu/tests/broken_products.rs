@@ -1,5 +1,6 @@
 //! A product in integers that computes something else is not compiled as the instruction that computes the right thing: the
-//! broken kernels of `filetests/broken` have the interpreter's bits, as the proved one has.
+//! broken kernels of `filetests/broken` have the interpreter's bits, as the proved one has, and so have kernels with one number of
+//! the proved one's loop changed.
 
 mod common;
 use common::*;
@@ -9,8 +10,8 @@ use vosti_cpu::isa::Isa;
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::{Literal, Scalar, bind, fold, lift};
 
-/// The proved kernel and its broken siblings: the names of their texts.
-fn texts() -> Vec<std::path::PathBuf> {
+/// The texts of the proved kernel and of its broken siblings, by their names, and those with one number changed.
+fn texts() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
     let of = |kind: &str| {
         let files = std::fs::read_dir(folder.join(kind)).unwrap().map(|entry| entry.unwrap().path());
@@ -20,7 +21,32 @@ fn texts() -> Vec<std::path::PathBuf> {
         };
         files.filter(named).collect::<Vec<_>>()
     };
-    [of("pass"), of("broken")].concat()
+    let read = |path: std::path::PathBuf| (path.display().to_string(), std::fs::read_to_string(path).unwrap());
+    let proved: Vec<(String, String)> = of("pass").into_iter().map(read).collect();
+    let changed = proved.iter().flat_map(|(name, text)| changed(name, text)).collect::<Vec<_>>();
+    proved.into_iter().chain(of("broken").into_iter().map(read)).chain(changed).collect()
+}
+
+/// The texts in which one integer of the loop is another one: how far a window moves, where a half of a block is.
+fn changed(name: &str, text: &str) -> Vec<(String, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let start = lines.iter().position(|line| line.contains("scf.for")).unwrap();
+    let end = start + lines[start..].iter().position(|line| *line == "    }").unwrap();
+    let mut all = vec![];
+    for i in start..end {
+        for (from, to) in [
+            ("constant 1 : i32", "constant 2 : i32"),
+            ("constant 2 : i32", "constant 1 : i32"),
+            ("constant 32 : i32", "constant 16 : i32"),
+        ] {
+            if lines[i].ends_with(from) {
+                let mut own: Vec<String> = lines.iter().map(|line| line.to_string()).collect();
+                own[i] = own[i].replace(from, to);
+                all.push((format!("{name}:{}", i + 1), own.join("\n")));
+            }
+        }
+    }
+    all
 }
 
 #[test]
@@ -28,10 +54,10 @@ fn broken_products_of_integers_have_the_interpreters_bits() {
     const BLOCKS: usize = 3;
     const N: usize = 37;
     let texts = texts();
-    assert!(texts.len() > 10, "{}", texts.len());
+    assert!(texts.len() > 20, "{}", texts.len());
     let mut compared = 0;
-    for path in &texts {
-        let text = lift(&std::fs::read_to_string(path).unwrap()).unwrap();
+    for (name, text) in &texts {
+        let text = lift(text).unwrap();
         for (rows, halves, wide) in [(1, 0, 1), (40, 1, 1), (40, 0, 0), (7, 1, 0)] {
             let flags =
                 [("BLOCKS", BLOCKS as i64), ("N", N as i64), ("HALVES", halves), ("OFFSETS", 1), ("WIDE", wide)];
@@ -58,7 +84,7 @@ fn broken_products_of_integers_have_the_interpreters_bits() {
             }
             for isa in Isa::available() {
                 let got = fast(&kernel, &plan(&kernel, *isa), &buffers, grid, *isa, true, Some(3)).unwrap();
-                assert_eq!(difference(&kernel, &got, &want), None, "{} {rows} {halves} {isa:?}", path.display());
+                assert_eq!(difference(&kernel, &got, &want), None, "{name} {rows} {halves} {isa:?}");
                 compared += 1;
             }
         }
