@@ -2,7 +2,9 @@
 //! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones. The exit code is 1 if
 //! a kernel spills, is refused, or does not compile.
 //!
-//!     cargo run -p vosti-cuda --example every_text [TARGET...]
+//!     cargo run -p vosti-cuda --example every_text [TARGET...] [KERNEL...]
+//!
+//! Without a target all are tried, and without a kernel all.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -33,7 +35,8 @@ fn with_numbers(text: &Spec, room: i64, full: bool, windowed: bool) -> Spec {
             ("PACKED", _) => 48.into(),
             ("FIRST", _) => 0.into(),
             ("HEIGHT", _) => constant("BQ").into(),
-            ("CAPPED" | "ACT" | "NORM" | "V_NORM", _) => flag,
+            ("CAPPED" | "ACT" | "NORM" | "V_NORM" | "HALVES" | "OFFSETS" | "WIDE", _) => flag,
+            ("BLOCKS", _) => (if full { 128 } else { 30 }).into(),
             ("WINDOWED", _) => i64::from(windowed).into(),
             ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),
             ("N", "topk_combine") => part(constant("BN")).into(),
@@ -115,9 +118,10 @@ fn compile(tool: &Toolchain, target: &str, specs: &[Spec]) -> Vec<(Spec, Result<
     }
 }
 
-fn compiles(tool: &Toolchain, arch: Arch) -> bool {
+fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String]) -> bool {
     let target = format!("cuda-{arch}");
-    let texts = vosti_model::inventory(&target).unwrap();
+    let mut texts = vosti_model::inventory(&target).unwrap();
+    texts.retain(|text| kernels.is_empty() || kernels.contains(&text.kernel));
     let specs: BTreeMap<String, Spec> = texts
         .iter()
         .flat_map(|text| {
@@ -157,15 +161,19 @@ fn compiles(tool: &Toolchain, arch: Arch) -> bool {
 }
 
 fn main() {
-    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let (asked, kernels): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|name| name.starts_with("cuda"));
     let wrong = |error: &dyn std::fmt::Display| -> ! {
         eprintln!("{error}");
         std::process::exit(2)
     };
     let targets = asked.iter().map(|target| Arch::of_target(target).unwrap_or_else(|error| wrong(&error)));
     let targets: Vec<Arch> = if asked.is_empty() { Arch::ALL.to_vec() } else { targets.collect() };
+    if let Some(error) = kernels.iter().find_map(|kernel| vosti_kernels::kernel(kernel).err()) {
+        wrong(&error);
+    }
     let Some(python) = vosti_test_tools::python(REQUIREMENT) else { wrong(&format!("{REQUIREMENT} is not there")) };
     let tool = Toolchain::with_python(python);
-    let failed = targets.into_iter().filter(|arch| !compiles(&tool, *arch)).count();
+    let failed = targets.into_iter().filter(|arch| !compiles(&tool, *arch, &kernels)).count();
     std::process::exit(i32::from(failed > 0));
 }
