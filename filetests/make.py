@@ -24,7 +24,7 @@ def contract(path):
 
 
 def element(role, act):
-    types = {"f32": "fp32", "i8": "i8"}
+    types = {"f32": "fp32", "i8": "i8", "i32": "i32"}
     if role.split()[-1] in types:
         return types[role.split()[-1]]
     word = role.split()[0]

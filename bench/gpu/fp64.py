@@ -113,10 +113,10 @@ def linear_logits(l):
     return {"out": capped(l, *linear(l)["out"])}
 
 
-def linear_glu(l):
-    k, n = l.int("K"), l.int("N")
-    x, w = l.inputs("x", k), l["w"].reshape(2 * n, k)
-    return {"out": gated(l, product(x, w[:n]), product(x, w[n:]))}
+def unit(l, x, w):
+    """The gated unit of rows x, and how far off it may be."""
+    n = l.int("N")
+    return gated(l, product(x, w[:n]), product(x, w[n:]))
 
 
 def gated(l, gate, up):
@@ -179,6 +179,52 @@ def linear_int_glu(l):
     value, off = integers(l, 2 * l.int("N"))
     n = l.int("N")
     return {"out": gated(l, (value[:, :n], off[:, :n]), (value[:, n:], off[:, n:]))}
+
+
+def linear_glu(l):
+    k, n = l.int("K"), l.int("N")
+    return {"out": unit(l, l.inputs("x", k), l["w"].reshape(2 * n, k))}
+
+
+def route(l):
+    e, topk = l.int("E"), l.int("TOPK")
+    x = l.inputs("x", e)
+    sigmoid = l.int("SIGMOID")
+    with np.errstate(over="ignore"):
+        score = 1 / (1 + np.exp(-x)) if sigmoid else np.exp(x - x.max(1, keepdims=True))
+    order = np.argsort(-(score + l["bias"][:e] if sigmoid else x), axis=1, kind="stable")[:, :topk]
+    share = np.take_along_axis(score, order, 1)
+    total = share.sum(1, keepdims=True) if l.int("NORMED") else 1.0 if sigmoid else score.sum(1, keepdims=True)
+    share = share / total * l.constants["SCALE"]
+    return {"ids": (order.astype(np.float64), 0.5 + 0 * share), "shares": (share, np.abs(share) * (e + 64) * F32)}
+
+
+def chosen(l):
+    """The expert of each choice of the chosen rows."""
+    return np.clip(l.inputs("ids", l.int("TOPK")), 0, l.int("E") - 1)
+
+
+def expert_glu(l):
+    e, k, n = l.int("E"), l.int("K"), l.int("N")
+    x, w = l.inputs("x", k), l["w"].reshape(e, 2 * n, k)
+    value, off = zip(*(unit(l, row[None], w[expert]) for row, own in zip(x, chosen(l)) for expert in own))
+    return {"out": (np.concatenate(value).reshape(len(x), -1), np.concatenate(off).reshape(len(x), -1))}
+
+
+def expert_down(l):
+    e, k, n = l.int("E"), l.int("K"), l.int("N")
+    x, w = l.inputs("x", l.int("TOPK") * k), l["w"].reshape(e, n, k)
+    pairs = [(row, expert) for rows, own in zip(x, chosen(l)) for row, expert in zip(rows.reshape(-1, k), own)]
+    value, off = zip(*(product(row[None], w[expert]) for row, expert in pairs))
+    return {"out": (np.concatenate(value).reshape(len(x), -1), np.concatenate(off).reshape(len(x), -1))}
+
+
+def combine(l):
+    h, topk = l.int("H"), l.int("TOPK")
+    y, share = l.inputs("y", topk * h).reshape(-1, topk, h), l.inputs("shares", topk)[:, :, None]
+    value = (y * share).sum(1) * l.constants["SCALE"]
+    size = (np.abs(y * share)).sum(1) * abs(l.constants["SCALE"])
+    return {"out": (l.inputs("residual", h) + value, (topk + 4) * F32 * size)}
 
 
 def embed(l):
@@ -389,11 +435,14 @@ def topk_combine(l):
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, embed,
            gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine]
+KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, route,
+           expert_glu, expert_down, combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine]
 
 
 def found(l, name, like):
     written = l["written." + name]
     if name in ("out", "stream", "values", "columns", "hi", "scale"):
+    if name in ("out", "stream", "values", "columns", "ids", "shares"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
     cache = written.reshape(-1, l.int("KV_HEADS"), page, 2 * l.int("HALF"))

@@ -1,6 +1,6 @@
 #: sibling: any_topk_part
 #: mistake: each part writes over the last of the part before
-#: fails: in-bounds
+#: fails: coverage
 #: replay: differs
 """The first launch of top-k: the K largest logits of each stretch of PART columns, and where they stand, as numbers.
 

@@ -45,8 +45,14 @@ fn row_counts(stem: &str) -> &'static [usize] {
     // Numbers of a row in all heads.
     let heads = if spec.constants.contains_key("HEADS") { count("HEADS") } else { count("KV_HEADS") * count("GROUP") };
     let d = if spec.constants.contains_key("HALF") { 2 * count("HALF") } else { count("D") };
-    let quick =
-        heads * d <= 256 && at_most("K", 1536) && at_most("H", 1024) && (at_most("K", 100) || at_most("N", 3072));
+    // The interpreter multiplies every lane of a tile, whatever the row chose.
+    let chosen = spec.constants.get("TOPK").is_some_and(|_| spec.constants.contains_key("N"))
+        && count("K") * count("TOPK") > 200;
+    let quick = !chosen
+        && heads * d <= 256
+        && at_most("K", 1536)
+        && at_most("H", 1024)
+        && (at_most("K", 100) || at_most("N", 3072));
     match quick {
         // Whoever looks through a row of logits does so for each row.
         true if !(spec.kernel == "argmax" || spec.kernel.starts_with("topk"))

@@ -12,6 +12,7 @@ mod cache;
 mod case;
 pub mod certificate;
 mod condition;
+mod data;
 mod declared;
 mod dimension;
 mod equal;

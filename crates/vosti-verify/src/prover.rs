@@ -5,6 +5,7 @@
 
 use crate::alike::{self, Places};
 use crate::budget::GIVEN_UP_MAX;
+use crate::data;
 use crate::dimension::Scaled;
 use crate::equal::{At, Frame, Goal, Mode};
 use crate::facts::Class;
@@ -136,6 +137,8 @@ impl<'k, 's> Prover<'k, 's> {
             for run in &self.runs {
                 more.extend(run.world.facts(&mut self.t, &asserted));
             }
+            let [l, r] = [0, 1].map(|side| (&self.runs[side].world, &self.chosen[side]));
+            more.extend(data::shared(&mut self.t, &self.runs[0].problem.buffers, l, r, &asserted));
             more.retain(|f| self.t.as_bool(*f) != Some(true) && known.insert(*f));
             if more.is_empty() {
                 return asserted;

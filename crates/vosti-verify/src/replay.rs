@@ -101,7 +101,7 @@ pub(crate) fn put(buffer: &mut Buffer, index: usize, x: f32) {
         Buffer::F32(v) => v[index] = x,
         Buffer::Bf16(v) => v[index] = (x.to_bits() >> 16) as u16,
         Buffer::I8(v) => v[index] = (x * 60.0) as i8,
-        Buffer::I32(v) => v[index] = x as i32,
+        Buffer::I32(v) => v[index] = (x * 4.0) as i32,
         _ => {}
     }
 }

@@ -8,6 +8,7 @@ mod trip;
 
 pub use trip::Trip;
 
+use crate::data;
 use crate::integers::{bool_binary, compare, int_binary, range, reshape};
 use crate::problem::Problem;
 use crate::quantify::{every_lane, some_lane};
@@ -361,8 +362,12 @@ impl<'k> Run<'k> {
 
     fn read_int(&mut self, t: &mut Terms, line: Line, ptr: Value, idx: &[Term], env: &Env) -> Eval<Term> {
         let at = self.address(t, ptr, idx, env)?;
-        let role = self.problem.buffers[at.param].role;
-        match self.world.read(t, role, at.offset) {
+        let buffer = &self.problem.buffers[at.param];
+        let read = match data::cell(t, &self.world, buffer, at.offset) {
+            None => self.world.read(t, buffer.role, at.offset),
+            cell => cell,
+        };
+        match read {
             Some(term) => Ok(term),
             None => self.stop(line, "an integer is read from a buffer that holds none"),
         }

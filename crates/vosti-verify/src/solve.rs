@@ -11,6 +11,22 @@ struct Unknowns {
     last: HashMap<Term, Term>,
 }
 
+/// The term that one of these conditions says `unknown` equals: which program a kernel's data asks for. None if no condition
+/// does.
+pub fn equalled(t: &mut Terms, conditions: &[Term], unknown: Term) -> Option<Term> {
+    let all = t.and(conditions);
+    for condition in t.conjuncts(all) {
+        let Node::Zero(difference) = *t.node(condition) else { continue };
+        let (c, parts) = t.linear(difference);
+        let Some((_, k)) = parts.iter().find(|(part, k)| *part == unknown && k.abs() == 1).copied() else { continue };
+        let rest = t.from_linear(c, parts.into_iter().filter(|(part, _)| *part != unknown));
+        if !t.mentions(rest, &[unknown]) {
+            return Some(t.scale(rest, -k));
+        }
+    }
+    None
+}
+
 /// Terms for unknowns under which `offset` is likely to equal `target`.
 ///
 /// First it makes the metadata that both mention equal (the row of a slot, the tile of a first row). Then it reads the

@@ -292,7 +292,10 @@ impl Terms {
         if let Some((g, a, _)) = self.factor(t, d) {
             return self.div(a, d / g);
         }
-        self.make(Node::Div(t, d))
+        // Multiples of d fall out even when the rest's bounds are unknown.
+        let (q, rest) = self.parts(t, d);
+        let inner = self.make(Node::Div(rest, d));
+        self.add(q, inner)
     }
 
     /// Remainder of floor division by `d > 0`.

@@ -142,6 +142,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Rule true "crates/vosti-verify/src/prover.rs" "what is assumed where",
     Rule true "crates/vosti-verify/src/run.rs" "what an index, a mask or a pointer is",
     Rule true "crates/vosti-verify/src/run/trip.rs" "how often a loop runs",
+    Rule true "crates/vosti-verify/src/data.rs" "integers of rows and weights that decide addresses and masks",
     Rule true "crates/vosti-verify/src/integers.rs" "integer operations and reshapes as terms",
     Rule true "crates/vosti-verify/src/term.rs" "simplification of integer and boolean terms",
     Rule true "crates/vosti-verify/src/polynomial.rs" "products of terms, and how an offset falls apart by a stride",

@@ -8,7 +8,7 @@ use crate::premises::Premises;
 use crate::problem::Dim;
 use crate::prover::{Access, Prover, Side, Site};
 use crate::run::WRAPPED;
-use crate::solve::witness;
+use crate::solve::{equalled, witness};
 use crate::term::{Node, Term};
 use crate::verdict::{Obligation, Proof, Trouble};
 use std::collections::HashMap;
@@ -441,23 +441,27 @@ impl<'k> Prover<'k, '_> {
             return Ok(None); // no lane is ever written
         }
         let offsets: Vec<Term> = place.iter().map(|at| self.t.substitute(*at, &conjuncts)).collect();
+        let (offsets, sought) = (self.joined(side, store.param, &offsets), self.joined(side, store.param, target));
         let mut last = HashMap::new();
         for (pid, programs) in store.site.env.pids.iter().zip(world.grid) {
             last.insert(*pid, self.t.add_int(programs, -1));
         }
         let mut map = vec![];
-        for (offset, target) in offsets.into_iter().zip(target) {
+        for (offset, target) in offsets.into_iter().zip(sought) {
             let offset = self.t.substitute(offset, &map.iter().copied().collect());
             unknowns.retain(|unknown| map.iter().all(|(known, _)| known != unknown));
-            let Some(more) = witness(&mut self.t, offset, *target, (&unknowns, &last), &world) else {
+            let Some(more) = witness(&mut self.t, offset, target, (&unknowns, &last), &world) else {
                 return Ok(None);
             };
             map.extend(more);
         }
-        // On an axis that the address does not mention, the first program.
+        // On an axis that the address does not mention, the program that the guard asks for, or the first.
         for pid in store.site.env.pids {
             if unknowns.contains(&pid) && map.iter().all(|(unknown, _)| *unknown != pid) {
-                map.push((pid, self.t.int(0)));
+                let known = map.iter().copied().collect();
+                let guard: Vec<Term> = store.guard.iter().map(|g| self.t.substitute(*g, &known)).collect();
+                let program = equalled(&mut self.t, &guard, pid).unwrap_or_else(|| self.t.int(0));
+                map.push((pid, program));
             }
         }
         self.tell_writer(side, store, &map);
@@ -482,6 +486,23 @@ impl<'k> Prover<'k, '_> {
             conditions.push(self.t.eq(written, *target));
         }
         Ok(Some(self.t.and(&conditions)))
+    }
+
+    /// Coordinates, where each axis of a constant extent is joined to the axis outside of it: a lane may be a row and a place on
+    /// such an axis.
+    fn joined(&mut self, side: Side, param: usize, coordinates: &[Term]) -> Vec<Term> {
+        let dims = self.runs[side.index()].problem.buffers[param].dims.clone();
+        let mut out: Vec<Term> = vec![];
+        for (i, at) in coordinates.iter().enumerate() {
+            match (out.last_mut(), dims[i]) {
+                (Some(outer), Dim::Const(n)) => {
+                    let first = self.t.scale(*outer, n);
+                    *outer = self.t.add(first, *at);
+                }
+                _ => out.push(*at),
+            }
+        }
+        out
     }
 
     /// Tells in words which program writes a promised cell.

@@ -110,6 +110,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     // Rows of logits.
     let width =
         if width == 0 || spec.kernel == "topk_part" { int("V").max(int("PARTS") * int("K")).max(width) } else { width };
+    // A row has so many numbers for each of its experts.
+    let width = width.max(int("E")) * int("TOPK").max(1);
     let (kv, d, page, bq) = (int("KV_HEADS").max(1), d.max(1), int("PAGE").max(1), int("HEIGHT").max(1));
     let context = 512;
     let pages = 24;
@@ -152,10 +154,15 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         let elem = Scalar::from(param.elem(spec.act));
         match param.role {
             // Many are equal, and some are no numbers.
-            Role::In(0) if ["argmax", "topk_part", "topk_combine"].contains(&spec.kernel.as_str()) => {
+            Role::In(0) if ["argmax", "topk_part", "topk_combine", "route"].contains(&spec.kernel.as_str()) => {
                 let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 1e-40, 0.5];
                 let kinds = &kinds[..1 + rng.below(kinds.len())];
                 Buffer::F32((0..rows * width).map(|_| kinds[rng.below(kinds.len())]).collect())
+            }
+            // Experts, some of them beyond the last or before the first.
+            Role::In(_) | Role::Out(_) if elem == Scalar::I32 => {
+                let most = int("E") + 2;
+                Buffer::I32((0..rows * width).map(|_| rng.below(most) as i32 - 1).collect())
             }
             Role::In(_) => random(&mut rng, elem, rows * width),
             Role::Out(_) => random(&mut rng, elem, rows * width),
@@ -167,6 +174,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
                 random(&mut rng, elem, (context * d / 2).max(width).max(d))
             }
             Role::Weight(_) if spec.constants.contains_key("V") => random(&mut rng, elem, v * int("H")),
+            Role::Weight(_) if int("E") > 0 => random(&mut rng, elem, int("E") * 2 * int("N") * int("K")),
             // The second half of a gated layer's is as far away as N says.
             Role::Weight(_) => {
                 let height =

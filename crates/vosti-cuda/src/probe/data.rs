@@ -98,6 +98,8 @@ pub fn fill(bytes: &mut [u8], elem: Scalar, random: &mut Random, next: fn(&mut R
 pub fn put(bytes: &mut [u8], elem: Scalar, index: usize, x: f32) {
     match elem {
         Scalar::Bf16 => bytes[2 * index..][..2].copy_from_slice(&to_bf16(x).to_le_bytes()),
+        // Small indices, and some that are none.
+        Scalar::I32 => bytes[4 * index..][..4].copy_from_slice(&((x * 4.0) as i32).to_le_bytes()),
         _ => bytes[4 * index..][..4].copy_from_slice(&x.to_le_bytes()),
     }
 }
@@ -105,6 +107,10 @@ pub fn put(bytes: &mut [u8], elem: Scalar, index: usize, x: f32) {
 pub fn get(bytes: &[u8], elem: Scalar, index: usize) -> f32 {
     match elem {
         Scalar::Bf16 => from_bf16(u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]])),
+        Scalar::I32 => {
+            i32::from_le_bytes([bytes[4 * index], bytes[4 * index + 1], bytes[4 * index + 2], bytes[4 * index + 3]])
+                as f32
+        }
         _ => f32::from_le_bytes([bytes[4 * index], bytes[4 * index + 1], bytes[4 * index + 2], bytes[4 * index + 3]]),
     }
 }

@@ -69,6 +69,11 @@ pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
     for (param, lifted) in contract.params.iter().zip(&kernel.params) {
         assert_eq!(param.name, lifted.name);
         buffers.push(match param.elem {
+            // The experts of each row, some of them no expert's index.
+            Some(Dtype::I32) if matches!(param.role, Role::In(_) | Role::Out(_)) => {
+                let (len, most) = (elements(spec, param.role, &param.name, rows), int(spec, "E") + 2);
+                Buffer::I32((0..len).map(|_| random.below(most) as i32 - 1).collect())
+            }
             Some(Dtype::I32) => Buffer::I32(metadata[param.name.as_str()].clone()),
             _ => floats(lifted.elem, elements(spec, param.role, &param.name, rows), &mut random),
         });
@@ -123,6 +128,15 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         ("topk_part", _) => rows * int("PARTS") * int("K"),
         ("topk_combine", Role::In(_)) => rows * int("N"),
         ("topk_combine", _) => rows * int("K"),
+        ("route", Role::In(_)) => rows * int("E"),
+        ("route", Role::Weight(_)) => int("E"),
+        ("route", _) | ("expert_glu" | "expert_down" | "combine", Role::In(1)) => rows * int("TOPK"),
+        ("expert_glu", Role::In(_)) => rows * int("K"),
+        ("expert_glu", Role::Weight(_)) => int("E") * 2 * int("N") * int("K"),
+        ("expert_down", Role::In(_)) => rows * int("TOPK") * int("K"),
+        ("expert_down", Role::Weight(_)) => int("E") * int("N") * int("K"),
+        ("expert_glu" | "expert_down", _) => rows * int("TOPK") * int("N"),
+        ("combine", Role::In(0)) => rows * int("TOPK") * int("H"),
         ("embed", Role::Weight(_)) => int("V") * int("H"),
         ("embed", _) => rows * int("H"),
         ("gather", Role::In(0) | Role::Out(0)) => rows * int("K"),

@@ -1,0 +1,47 @@
+#: sibling: any_combine_experts
+#: mistake: a choice is left out if the whole tile gives it little
+#: fails: guard
+#: replay: differs
+"""The outputs of a row's experts, each times its share, added in the order of the choice to the residual stream, in FP32."""
+import triton
+import triton.language as tl
+
+
+# /// contract
+# shape = "rowwise"
+# grid = ["cdiv(rows, BM)", "cdiv(H, BH)"]
+# [params]
+# y = "in 0"
+# shares = "in 1 f32"
+# residual = "in 2 f32"
+# rows = "rows"
+# out = "out 0 f32"
+# H = "dim 1..1048576"
+# TOPK = "dim 1..64"
+# SCALE = "number"
+# [constants]
+# BM = 4
+# BH = 16
+# [shapes]
+# y = ["rows", "TOPK", "H"]
+# shares = ["rows", "TOPK"]
+# residual = ["rows", "H"]
+# out = ["rows", "H"]
+# ///
+@triton.jit
+def kernel(y, shares, residual, rows, out, H, TOPK, SCALE, BM: tl.constexpr, BH: tl.constexpr):
+    m = tl.load(rows)
+    row = tl.program_id(0) * BM
+    col = tl.program_id(1) * BH
+    t = row + tl.arange(0, BM)
+    stride = H.to(tl.int64) * TOPK
+    total = tl.zeros((BM, BH), tl.float32)
+    for j in range(0, TOPK):
+        y_tile = tl.make_block_ptr(y + H.to(tl.int64) * j, (m, H), (stride, 1), (row, col), (BM, BH), (1, 0))
+        part = tl.load(y_tile, boundary_check=(0, 1), padding_option="zero").to(tl.float32)
+        share = tl.load(shares + (t * TOPK + j), mask=t < m, other=0.0)
+        total += tl.where(tl.max(tl.abs(share), 0) > 0.5, part * share[:, None], 0.0)
+    residual_tile = tl.make_block_ptr(residual, (m, H), (H, 1), (row, col), (BM, BH), (1, 0))
+    r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
+    out_tile = tl.make_block_ptr(out, (m, H), (H, 1), (row, col), (BM, BH), (1, 0))
+    tl.store(out_tile, r + total * SCALE, boundary_check=(0, 1))
