@@ -249,6 +249,12 @@ fn rows(program: &Program, used: &Uses, buffer: u32, dims: &[Dim]) -> Result<boo
 
 fn weight(program: &Program, embed: bool, weight: &Weight, dims: &[Dim]) -> Result<bool, String> {
     let shape = weight.shape();
+    // A stack of matrices lies in memory like one matrix that has all of their rows.
+    let joined = match *dims {
+        [Dim::Const(count), Dim::Const(rows), columns] => count.checked_mul(rows).map(|n| vec![Dim::Const(n), columns]),
+        _ => None,
+    };
+    let dims = joined.as_deref().unwrap_or(dims);
     let same = shape.len() == dims.len()
         && shape.iter().zip(dims).all(|(n, dim)| match dim {
             Dim::Const(c) => *n as i128 == *c,

@@ -50,6 +50,15 @@ CONFIGS = {
                      logits_scaling=3.0, residual_multiplier=0.7, attention_multiplier=0.2, num_local_experts=0,
                      num_experts_per_tok=0, shared_intermediate_size=128, position_embedding_type="rope",
                      layer_types=["attention"] * 3),
+    "qwen3-moe": dict(PLAIN, model_type="qwen3_moe", head_dim=32, tie_word_embeddings=True, num_experts=6, num_experts_per_tok=2,
+                      moe_intermediate_size=40, norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1),
+    "olmoe": dict(PLAIN, model_type="olmoe", tie_word_embeddings=False, num_experts=8, num_experts_per_tok=4,
+                  intermediate_size=48, norm_topk_prob=False),
+    "mixtral": dict(PLAIN, model_type="mixtral", tie_word_embeddings=False, num_local_experts=5, num_experts_per_tok=2,
+                    intermediate_size=64, sliding_window=None),
+    "granite-moe": dict(PLAIN, model_type="granitemoe", tie_word_embeddings=True, num_local_experts=12, num_experts_per_tok=6,
+                        intermediate_size=32, embedding_multiplier=8.0, logits_scaling=3.0, residual_multiplier=0.7,
+                        attention_multiplier=0.2),
     "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
     "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -74,9 +83,11 @@ CONFIGS = {
                           layer_types=["sliding_attention", "full_attention"] * 2, attention_k_eq_v=False),
 }
 
-# Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error.
+# Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error. Of a mixture,
+# so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
+         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "qwen3-moe": 310, "olmoe": 295,
+         "mixtral": 372, "granite-moe": 358, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
 
@@ -105,17 +116,42 @@ def randomise(model, generator):
             tensor.copy_(value.to(torch.bfloat16).to(tensor.dtype))
 
 
+# The names of an expert's gate, up and down in published checkpoints.
+EXPERT = {"qwen3_moe": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj", "mlp.experts.{}.down_proj"),
+          "mixtral": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3", "block_sparse_moe.experts.{}.w2")}
+EXPERT["olmoe"] = EXPERT["qwen3_moe"]
+ROUTER = {"mixtral": ("mlp.gate.", "block_sparse_moe.gate."), "granitemoe": ("moe.router.", "moe.router.layer.")}
+
+
+def published(state, model_type):
+    """The tensors as published checkpoints have them: transformers keeps all experts of a layer in two tensors."""
+    out = {}
+    for name, tensor in state.items():
+        layer, _, part = name.partition("mlp.experts.") if "mlp.experts." in name else name.partition("block_sparse_moe.experts.")
+        if not part:
+            out[name.replace(*ROUTER.get(model_type, ("", "")))] = tensor
+        elif model_type == "granitemoe":
+            own = {"gate_up_proj": "input_linear", "down_proj": "output_linear"}[part]
+            out[f"{layer}block_sparse_moe.{own}.weight"] = tensor
+        else:
+            gate, up, down = EXPERT[model_type]
+            for expert, matrix in enumerate(tensor):
+                parts = zip((gate, up), matrix.chunk(2)) if part == "gate_up_proj" else [(down, matrix)]
+                out |= {f"{layer}{own.format(expert)}.weight": rows.contiguous() for own, rows in parts}
+    return out
+
+
 def make(name, settings, seed):
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     settings = json.loads(json.dumps(settings))
     model_type = settings.pop("model_type")
     config = AutoConfig.for_model(model_type, **settings)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     randomise(model, generator)
     tokens = torch.randint(3, 256, (TOKENS,), generator=generator)
-    state = {k: v.to(torch.bfloat16).contiguous() for k, v in model.state_dict().items()}
+    state = {k: v.to(torch.bfloat16).contiguous() for k, v in published(model.state_dict(), model_type).items()}
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     with torch.no_grad():  # hidden states: else 5.23.0 fails on shared layers without per-layer embeddings

@@ -154,6 +154,8 @@ pub enum Mixer {
 pub enum Mlp {
     /// A gated linear unit, then a projection.
     Gated(Gated),
+    /// A few of many gated units, chosen by each row.
+    Experts(Experts),
 }
 
 /// Attention with grouped heads.
@@ -196,6 +198,34 @@ pub struct Gated {
     pub activation: Activation,
     /// Whether the files have one tensor for gate and up.
     pub fused: bool,
+}
+
+/// A mixture of experts: `sum_j share_j * expert_j(x)` over the experts that a router chooses for a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experts {
+    /// Experts of a layer.
+    pub count: u32,
+    /// Experts of a row.
+    pub chosen: u32,
+    /// Columns of gate and up of an expert.
+    pub width: u32,
+    /// The function of the gates.
+    pub activation: Activation,
+    /// Whether the shares of a row's experts are divided by their sum. A share is the softmax of the router's logits.
+    pub normed: bool,
+    /// Where Hugging Face checkpoints have the matrices.
+    pub tensors: ExpertTensors,
+}
+
+/// The tensors of a mixture in Hugging Face checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertTensors {
+    /// Three matrices for each expert.
+    Each,
+    /// The same with Mixtral's names.
+    Mixtral,
+    /// One tensor of all gates and ups and one of all downs, with Granite's names.
+    Stacked,
 }
 
 /// The convention of the files' tensor names.
@@ -255,10 +285,11 @@ impl Decoder {
         })
     }
 
-    /// Each layer's gated perceptron, first to last, to change.
-    pub fn gated_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Gated> {
-        self.layers.iter_mut().map(|layer| match &mut layer.mlp {
-            Mlp::Gated(gated) => gated,
+    /// The gated perceptrons of layers that have one, first to last, to change.
+    pub fn gated_mut(&mut self) -> impl Iterator<Item = &mut Gated> {
+        self.layers.iter_mut().filter_map(|layer| match &mut layer.mlp {
+            Mlp::Gated(gated) => Some(gated),
+            Mlp::Experts(_) => None,
         })
     }
 }

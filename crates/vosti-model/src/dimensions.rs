@@ -3,9 +3,9 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Attention, Decoder, Gated, Layer, Mixer, Mlp, QkNorm};
+use crate::decoder::{Attention, Decoder, Experts, Gated, Layer, Mixer, Mlp, QkNorm};
 use crate::error::{ModelError, Result};
-use crate::inventory::{GROUP_MAX, VOCABULARY_MAX};
+use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, VOCABULARY_MAX};
 
 type Wrong = (&'static str, String);
 
@@ -55,8 +55,24 @@ fn layer(i: usize, layer: &Layer, head_max: u32) -> Option<Wrong> {
     };
     let mlp = || match &layer.mlp {
         Mlp::Gated(Gated { width, .. }) => outside("intermediate_size", *width, 1, 1 << 18),
+        Mlp::Experts(experts) => self::experts(experts),
     };
     mixer.or_else(mlp).or_else(|| not_positive("residual_multiplier", layer.residual_scale))
+}
+
+fn experts(experts: &Experts) -> Option<Wrong> {
+    const COUNT: &str = "num_experts or num_local_experts";
+    let Experts { count, chosen, width, .. } = *experts;
+    outside(COUNT, count, 1, EXPERTS_MAX)
+        .or_else(|| {
+            let why = format!("is {chosen}, more than the {count} experts of a layer");
+            (chosen > count).then_some(("num_experts_per_tok", why))
+        })
+        .or_else(|| {
+            let why = format!("is {chosen}, and there are kernels for {CHOICES:?} experts of a row");
+            (!CHOICES.contains(&chosen)).then_some(("num_experts_per_tok", why))
+        })
+        .or_else(|| outside("moe_intermediate_size or intermediate_size", width, 1, 1 << 18))
 }
 
 fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {

@@ -1,6 +1,6 @@
 //! Names of a decoder's tensors in Hugging Face checkpoints and in GGUF files.
 
-use crate::decoder::Naming;
+use crate::decoder::{ExpertTensors, Naming};
 
 /// The role of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,47 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
         },
         Naming::Gguf => gguf(slot, layer),
     }
+}
+
+/// A matrix of a mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpertSlot {
+    /// A row of logits' weights for each expert.
+    Router,
+    Gate,
+    Up,
+    /// Gate and up of each expert, in one tensor.
+    GateUp,
+    Down,
+}
+
+/// The name of a mixture's tensor. Where an expert has tensors of its own, it is that of `expert`.
+pub(crate) fn expert_name(
+    naming: Naming,
+    tensors: ExpertTensors,
+    slot: ExpertSlot,
+    layer: usize,
+    expert: usize,
+) -> String {
+    use ExpertSlot::{Down, Gate, GateUp, Router, Up};
+    let part = match (naming, tensors, slot) {
+        (Naming::Gguf, _, Router) => return format!("blk.{layer}.ffn_gate_inp.weight"),
+        (Naming::Gguf, _, Gate) => return format!("blk.{layer}.ffn_gate_exps.weight"),
+        (Naming::Gguf, _, Up | GateUp) => return format!("blk.{layer}.ffn_up_exps.weight"),
+        (Naming::Gguf, _, Down) => return format!("blk.{layer}.ffn_down_exps.weight"),
+        (_, ExpertTensors::Each, Router) => "mlp.gate".into(),
+        (_, ExpertTensors::Each, Gate) => format!("mlp.experts.{expert}.gate_proj"),
+        (_, ExpertTensors::Each, Up | GateUp) => format!("mlp.experts.{expert}.up_proj"),
+        (_, ExpertTensors::Each, Down) => format!("mlp.experts.{expert}.down_proj"),
+        (_, ExpertTensors::Mixtral, Router) => "block_sparse_moe.gate".into(),
+        (_, ExpertTensors::Mixtral, Gate) => format!("block_sparse_moe.experts.{expert}.w1"),
+        (_, ExpertTensors::Mixtral, Up | GateUp) => format!("block_sparse_moe.experts.{expert}.w3"),
+        (_, ExpertTensors::Mixtral, Down) => format!("block_sparse_moe.experts.{expert}.w2"),
+        (_, ExpertTensors::Stacked, Router) => "block_sparse_moe.router.layer".into(),
+        (_, ExpertTensors::Stacked, Gate | Up | GateUp) => "block_sparse_moe.input_linear".into(),
+        (_, ExpertTensors::Stacked, Down) => "block_sparse_moe.output_linear".into(),
+    };
+    format!("layers.{layer}.{part}.weight")
 }
 
 fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {

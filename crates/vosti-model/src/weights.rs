@@ -100,7 +100,7 @@ impl<'a> Weights<'a> {
             let within = rows.start.max(first)..rows.end.min(first + part.rows);
             if !within.is_empty() {
                 let matrix = self.files.matrix(&part.tensor)?;
-                expect_shape(&part.tensor, matrix.shape(), &[part.of, columns])?;
+                expect_shape(&part.tensor, &stacked(matrix.shape()), &[part.of, columns])?;
                 let within = within.start - first..within.end - first;
                 let stored = stored(part, within.clone());
                 if let Some((block, kind)) = matrix.first_not_finite(stored.clone()) {
@@ -247,6 +247,14 @@ pub fn rotary(recipe: &Recipe, rows: Range<usize>) -> Option<Vec<f32>> {
             Some(rope::table(rope, &rope::frequencies(rope, *positions, &[]), rows, *sine))
         }
         _ => None,
+    }
+}
+
+/// The axes of a stack of matrices as one matrix that has all of their rows.
+fn stacked(shape: &[usize]) -> Vec<usize> {
+    match shape {
+        [outer @ .., rows, columns] if !outer.is_empty() => vec![outer.iter().product::<usize>() * rows, *columns],
+        _ => shape.to_vec(),
     }
 }
 

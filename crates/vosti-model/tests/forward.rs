@@ -72,6 +72,11 @@ impl<'a> Evaluator<'a> {
             }
             return;
         }
+        if launch.spec.kernel == "route" {
+            let (ids, shares) = self.route(launch, &self.buffers[ins[0] as usize]);
+            (self.buffers[outs[0] as usize], self.buffers[outs[1] as usize]) = (ids, shares);
+            return;
+        }
         let x = &self.buffers[ins[0] as usize];
         let y = ins.get(1).map(|i| &self.buffers[*i as usize]);
         let result = match launch.spec.kernel.as_str() {
@@ -101,6 +106,23 @@ impl<'a> Evaluator<'a> {
                 logits.into_iter().map(|v| if cap > 0.0 { cap * (v / cap).tanh() } else { v }).collect()
             }
             "linear_glu" => self.glu(launch, x),
+            "expert_glu" => self.expert_glu(launch, x, y.unwrap()),
+            "expert_down" => {
+                let (k, n) = (int(launch, "K"), int(launch, "N"));
+                let entries = x.chunks(k).zip(y.unwrap());
+                entries
+                    .flat_map(|(row, id)| product(row, &self.weight(launch, "w")[*id as usize * n * k..], n))
+                    .collect()
+            }
+            "combine" => {
+                let (h, topk) = (int(launch, "H"), int(launch, "TOPK"));
+                let (scale, stream) = (float(launch, "SCALE"), &self.buffers[ins[2] as usize]);
+                let sum = |i: usize| {
+                    let (t, c) = (i / h, i % h);
+                    (0..topk).map(|j| y.unwrap()[t * topk + j] * x[(t * topk + j) * h + c]).sum::<f32>()
+                };
+                stream.iter().enumerate().map(|(i, v)| v + scale * sum(i)).collect()
+            }
             "argmax" => x.chunks(int(launch, "V")).map(best).collect(),
             "rope_q" => {
                 let (heads, norm) = (int(launch, "HEADS"), int(launch, "NORM") == 1);
@@ -143,6 +165,32 @@ impl<'a> Evaluator<'a> {
         };
         let both = self.linear(launch, x, 2 * n);
         both.chunks(2 * n).flat_map(|row| (0..n).map(|j| act(row[j]) * row[n + j]).collect::<Vec<_>>()).collect()
+    }
+
+    /// The chosen experts of each row, as numbers, and their shares.
+    fn route(&self, launch: &Launch, logits: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let (e, topk, normed) = (int(launch, "E"), int(launch, "TOPK"), int(launch, "NORMED") == 1);
+        let (mut ids, mut shares) = (Vec::new(), Vec::new());
+        for row in logits.chunks(e) {
+            let mut order: Vec<usize> = (0..e).collect();
+            order.sort_by(|a, b| row[*b].total_cmp(&row[*a]));
+            let weights: Vec<f32> = row.iter().map(|v| (v - row[order[0]]).exp()).collect();
+            let counted = if normed { &order[..topk] } else { &order[..] };
+            let total: f32 = counted.iter().map(|i| weights[*i]).sum();
+            ids.extend(order[..topk].iter().map(|i| *i as f32));
+            shares.extend(order[..topk].iter().map(|i| weights[*i] / total));
+        }
+        (ids, shares)
+    }
+
+    fn expert_glu(&self, launch: &Launch, x: &[f32], ids: &[f32]) -> Vec<f32> {
+        let (k, n, w) = (int(launch, "K"), int(launch, "N"), self.weight(launch, "w"));
+        let topk = ids.len() / (x.len() / k);
+        let unit = |(entry, id): (usize, &f32)| {
+            let both = product(&x[entry / topk * k..][..k], &w[*id as usize * 2 * n * k..], 2 * n);
+            (0..n).map(|j| both[j] / (1.0 + (-both[j]).exp()) * both[n + j]).collect::<Vec<_>>()
+        };
+        ids.iter().enumerate().flat_map(unit).collect()
     }
 
     fn rotate(&self, launch: &Launch, x: &[f32], first: usize, heads: usize, norm: bool) -> Vec<f32> {
@@ -206,6 +254,11 @@ impl<'a> Evaluator<'a> {
         }
         self.buffers[out as usize] = result;
     }
+}
+
+/// A row times the first `n` rows of a matrix.
+fn product(row: &[f32], w: &[f32], n: usize) -> Vec<f32> {
+    w.chunks(row.len()).take(n).map(|own| row.iter().zip(own).map(|(a, b)| a * b).sum()).collect()
 }
 
 fn best(row: &[f32]) -> f32 {
@@ -347,4 +400,24 @@ fn a_smollm3_with_a_layer_without_rotation_computes_transformers_logits() {
 #[test]
 fn an_ernie4_5_with_interleaved_heads_computes_transformers_logits() {
     check("ernie4_5");
+}
+
+#[test]
+fn a_qwen3_with_experts_and_a_dense_layer_computes_transformers_logits() {
+    check("qwen3-moe");
+}
+
+#[test]
+fn an_olmoe_with_shares_that_do_not_add_up_computes_transformers_logits() {
+    check("olmoe");
+}
+
+#[test]
+fn a_mixtral_computes_transformers_logits() {
+    check("mixtral");
+}
+
+#[test]
+fn a_granite_with_experts_computes_transformers_logits() {
+    check("granite-moe");
 }

@@ -2,6 +2,7 @@
 //! llama.cpp's conventions (interleaved Q and K rows for Llama, Gemma 3's norms stored +1, rope divisors), and
 //! gives the same program, the same bindings and the same weights.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -83,6 +84,8 @@ fn architecture(model_type: &str) -> &str {
         "granitemoehybrid" => "granite",
         "ministral3" => "mistral3",
         "olmo3" => "olmo2",
+        "qwen3_moe" => "qwen3moe",
+        "mixtral" => "llama",
         same => same,
     }
 }
@@ -118,6 +121,14 @@ fn write_values(w: &mut Writer, config: &Value) {
                 w.int(&key("attention.key_length"), d);
             }
         }
+    }
+    for (fields, name) in [
+        (["num_experts", "num_local_experts"], "expert_count"),
+        (["num_experts_per_tok"; 2], "expert_used_count"),
+        (["moe_intermediate_size"; 2], "expert_feed_forward_length"),
+    ] {
+        let found = fields.into_iter().find_map(|field| config[field].as_u64());
+        found.filter(|count| *count > 0).into_iter().for_each(|count| w.int(&key(name), count));
     }
     write_scaling(w, config, &key);
     write_factors(w, config, &key);
@@ -231,6 +242,8 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         "post_attention_layernorm" if sandwich => "post_attention_norm",
         "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
+        "mlp.gate" | "block_sparse_moe.gate" | "block_sparse_moe.router.layer" => "ffn_gate_inp",
+        "block_sparse_moe.output_linear" => "ffn_down_exps",
         "mlp.gate_proj" => "ffn_gate",
         "mlp.up_proj" => "ffn_up",
         "mlp.down_proj" => "ffn_down",
@@ -238,6 +251,22 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         other => panic!("{other}"),
     };
     format!("blk.{layer}.{part}.weight")
+}
+
+/// An expert's number, and its matrix with its axes.
+type Expert = (usize, Vec<usize>, Vec<f32>);
+
+/// Of one expert's matrix: the name of the tensor in which llama.cpp stacks those of all experts, and the expert.
+fn expert_of(name: &str) -> Option<(String, usize)> {
+    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let rest = rest.strip_prefix("mlp.experts.").or_else(|| rest.strip_prefix("block_sparse_moe.experts."))?;
+    let (expert, matrix) = rest.split_once('.')?;
+    let part = match matrix {
+        "gate_proj.weight" | "w1.weight" => "gate",
+        "up_proj.weight" | "w3.weight" => "up",
+        _ => "down",
+    };
+    Some((format!("blk.{layer}.ffn_{part}_exps.weight"), expert.parse().ok()?))
 }
 
 /// llama.cpp's order of a head's rows: the two halves interleaved.
@@ -272,8 +301,10 @@ fn write(folder: &Path, config: &Value) -> Vec<u8> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let kind = config["model_type"].as_str().unwrap();
-    let sandwich = kind.starts_with("gemma") || kind.starts_with("olmo");
-    let interleaved = ["llama", "granite", "granitemoehybrid", "smollm3", "ministral3"].contains(&kind);
+    let sandwich = kind.starts_with("gemma") || ["olmo2", "olmo3"].contains(&kind);
+    let interleaved =
+        ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral"].contains(&kind);
+    let mut experts: BTreeMap<String, Vec<Expert>> = BTreeMap::new();
     for (name, view) in tensors.iter() {
         let wide = |b: &[u8]| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24);
         let mut values: Vec<f32> = view.data().chunks_exact(2).map(wide).collect();
@@ -288,6 +319,19 @@ fn write(folder: &Path, config: &Value) -> Vec<u8> {
         if ["gemma2", "gemma3_text"].contains(&kind) && view.shape().len() == 1 {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
+        if let Some((stack, expert)) = expert_of(name) {
+            experts.entry(stack).or_default().push((expert, view.shape().to_vec(), values));
+            continue;
+        }
+        if let Some(layer) = name.strip_suffix(".block_sparse_moe.input_linear.weight") {
+            let (e, rows, columns) = (view.shape()[0], view.shape()[1] / 2, view.shape()[2]);
+            let layer = layer.strip_prefix("model.layers.").unwrap();
+            for (half, name) in ["gate", "up"].iter().enumerate() {
+                let own = values.chunks(rows * columns).skip(half).step_by(2).flatten().copied().collect::<Vec<_>>();
+                w.tensor(&format!("blk.{layer}.ffn_{name}_exps.weight"), &[e, rows, columns], &own);
+            }
+            continue;
+        }
         if let Some(layer) = name.strip_suffix(".shared_mlp.input_linear.weight") {
             // The converter splits gate and up.
             let (shape, layer) = ([view.shape()[0] / 2, view.shape()[1]], layer.strip_prefix("model.layers.").unwrap());
@@ -297,6 +341,12 @@ fn write(folder: &Path, config: &Value) -> Vec<u8> {
             continue;
         }
         w.tensor(&gguf_name(name, sandwich), view.shape(), &values);
+    }
+    for (name, mut own) in experts {
+        own.sort_by_key(|(expert, ..)| *expert);
+        let shape = [own.len(), own[0].1[0], own[0].1[1]];
+        let values: Vec<f32> = own.into_iter().flat_map(|(_, _, values)| values).collect();
+        w.tensor(&name, &shape, &values);
     }
     if let Some(divisors) = divisors(config) {
         w.tensor("rope_freqs.weight", &[divisors.len()], &divisors);
@@ -418,4 +468,9 @@ fn a_smollm3_reads_the_same_from_both() {
 #[test]
 fn an_ernie4_5_reads_the_same_from_both() {
     check("ernie4_5");
+}
+
+#[test]
+fn mixtures_of_experts_read_the_same_from_both() {
+    ["qwen3-moe", "olmoe", "mixtral", "granite-moe"].into_iter().for_each(check);
 }

@@ -166,3 +166,22 @@ fn weights_that_a_folder_stores_by_another_method_are_refused_by_its_name() {
         assert!(why.contains(says) && why.contains("quantization_config") && why.contains("GGUF"), "{why}");
     }
 }
+
+#[test]
+fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
+    for (name, key, value, part) in [
+        ("qwen3-moe", "num_experts", json!(0), "`num_experts or num_local_experts` is 0, not between 1 and 512"),
+        ("mixtral", "num_local_experts", json!(513), "is 513, not between 1 and 512"),
+        ("mixtral", "num_local_experts", json!(1), "`num_experts_per_tok` is 2, more than the 1 experts of a layer"),
+        ("olmoe", "num_experts_per_tok", json!(0), "is 0, and there are kernels for [1, 2, 4, 6, 8] experts of a row"),
+        ("olmoe", "num_experts_per_tok", json!(3), "is 3, and there are kernels for"),
+        ("olmoe", "num_experts_per_tok", Value::Null, "is missing"),
+        ("olmoe", "clip_qkv", json!(8.0), "clip_qkv"),
+        ("qwen3-moe", "moe_intermediate_size", json!(0), "is 0, not between 1 and 262144"),
+        ("qwen3-moe", "decoder_sparse_step", json!(0), "`decoder_sparse_step` is 0"),
+        ("granite-moe", "num_local_experts", json!(-1), "not a whole number"),
+    ] {
+        let error = refusal(name, key, value);
+        assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");
+    }
+}

@@ -3,11 +3,13 @@
 //!
 //! Granite 4's dense models have the type `granitemoehybrid`, with attention in every layer and no experts. Their perceptron is
 //! called a shared expert and has gate and up in one tensor, and their layers may have no rotation. Layers of other kinds and
-//! experts are refused by name. Source: transformers `models/granite` and `models/granitemoehybrid`; llama.cpp's `granite`.
+//! their experts are refused by name. Granite 3's models of the type `granitemoe` have a mixture of experts in each layer. Source:
+//! transformers `models/granite`, `models/granitemoe` and `models/granitemoehybrid`; llama.cpp's `granite` and `granitemoe`.
 
+use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias};
 use crate::config::{Fields, layer_count};
-use crate::decoder::{Decoder, Naming, Rope};
+use crate::decoder::{Decoder, ExpertTensors, Naming, Rope};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -21,6 +23,16 @@ pub(super) const FAMILY: Family = Family {
     from_gguf,
 };
 
+pub(super) const MIXTURE: Family = Family {
+    name: "Granite MoE",
+    model_types: &["granitemoe"],
+    architecture: "granitemoe",
+    examples: &["ibm-granite/granite-3.1-3b-a800m-instruct"],
+    from_config: mixture_from_config,
+    from_gguf: mixture_from_gguf,
+    ..FAMILY
+};
+
 /// The four factors.
 struct Factors {
     embeddings: f64,
@@ -31,17 +43,29 @@ struct Factors {
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
-    let factors = Factors {
-        embeddings: fields.f64_or("embedding_multiplier", 1.0)?,
-        scores: Some(fields.f64_or("attention_multiplier", 1.0)?),
-        residual: fields.f64_or("residual_multiplier", 1.0)?,
-        logits: fields.f64_or("logits_scaling", 1.0)?,
-    };
     let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
     if fields.str_opt("model_type")? == Some("granitemoehybrid") {
         hybrid(fields, &mut decoder)?;
     }
-    Ok(scaled(decoder, &factors))
+    Ok(scaled(decoder, &configured(fields)?))
+}
+
+fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, MIXTURE.name)?;
+    let decoder = llama::read_config(fields, MIXTURE.name, 10_000.0)?;
+    let keys = Keys { count: "num_local_experts", width: "intermediate_size" };
+    // A softmax of the chosen logits alone.
+    let mixture = experts::read_config(fields, keys, true, ExpertTensors::Stacked)?;
+    Ok(scaled(experts::put(decoder, &mixture, |_| true), &configured(fields)?))
+}
+
+fn configured(fields: &Fields) -> Result<Factors> {
+    Ok(Factors {
+        embeddings: fields.f64_or("embedding_multiplier", 1.0)?,
+        scores: Some(fields.f64_or("attention_multiplier", 1.0)?),
+        residual: fields.f64_or("residual_multiplier", 1.0)?,
+        logits: fields.f64_or("logits_scaling", 1.0)?,
+    })
 }
 
 /// Reads the fields that Granite 4 has in other places.
@@ -73,15 +97,26 @@ fn hybrid(fields: &Fields, decoder: &mut Decoder) -> Result<()> {
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    stored(metadata, &FAMILY)
+}
+
+fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let mixture = experts::read_gguf(metadata, MIXTURE.architecture, true)?;
+    Ok(experts::put_stored(stored(metadata, &MIXTURE)?, metadata, &mixture))
+}
+
+/// Reads what the architectures share.
+fn stored(metadata: &Metadata, family: &Family) -> Result<Decoder> {
+    let key = |name: &str| format!("{}.{name}", family.architecture);
     // The files have f32 for a decimal number: 0.22 is stored as 0.219999999.
     let decimal = |stored: f64| format!("{}", stored as f32).parse().unwrap_or(stored);
     let factors = Factors {
-        embeddings: decimal(metadata.f64_or("granite.embedding_scale", 1.0)?),
-        scores: metadata.f64_opt("granite.attention.scale")?.filter(|scale| *scale != 0.0).map(decimal),
-        residual: decimal(metadata.f64_or("granite.residual_scale", 1.0)?),
-        logits: metadata.f64("granite.logit_scale")?,
+        embeddings: decimal(metadata.f64_or(&key("embedding_scale"), 1.0)?),
+        scores: metadata.f64_opt(&key("attention.scale"))?.filter(|scale| *scale != 0.0).map(decimal),
+        residual: decimal(metadata.f64_or(&key("residual_scale"), 1.0)?),
+        logits: metadata.f64(&key("logit_scale"))?,
     };
-    let decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
+    let decoder = llama::read_gguf(metadata, family.name, family.architecture, 10_000.0)?;
     Ok(scaled(Decoder { permuted: true, ..decoder }, &factors))
 }
 

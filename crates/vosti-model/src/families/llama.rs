@@ -4,7 +4,7 @@
 //! fields that they share with Llama by [`read_config`] and [`read_gguf`], and change the rest.
 
 use super::rotary::{gguf_rope, rope_of};
-use super::{Family, expect_activation, refuse_bias};
+use super::{Family, expect_activation, experts, refuse_bias};
 use crate::config::{Fields, layer_count};
 use crate::decoder::{Activation, Attention, Decoder, Gated, Layer, Mixer, Mlp, Naming, QkNorm, Rope};
 use crate::error::Result;
@@ -33,7 +33,12 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    Ok(Decoder { permuted: true, ..read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)? })
+    let decoder = Decoder { permuted: true, ..read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)? };
+    // Mixtral has Llama's architecture in GGUF files.
+    match metadata.u32_or("llama.expert_count", 0)? {
+        0 => Ok(decoder),
+        _ => Ok(experts::put_stored(decoder, metadata, &experts::read_gguf(metadata, FAMILY.architecture, true)?)),
+    }
 }
 
 /// Reads a `config.json` with Llama's fields and equal layers. The caller handles biases.

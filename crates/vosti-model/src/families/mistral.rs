@@ -2,24 +2,26 @@
 //! window in all layers or in those that `layer_types` names. Ministral 3 multiplies queries by a factor that depends on their
 //! position; Vosti defines that this factor is part of the queries' cosines and sines.
 //!
-//! Source: transformers `models/mistral`, `models/ministral` and `models/ministral3`. GGUF files call all of them except
-//! Ministral 3 `llama`, and do not give the window.
+//! Mixtral has a mixture of experts in each layer. Source: transformers `models/mistral`, `models/ministral`, `models/ministral3` and
+//! `models/mixtral`. GGUF files call all of them except Ministral 3 `llama`, and do not give the window.
 
+use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias};
 use crate::config::{Fields, sliding_types};
-use crate::decoder::Decoder;
+use crate::decoder::{Decoder, ExpertTensors};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
 pub(super) const FAMILY: Family = Family {
     name: "Mistral",
-    model_types: &["mistral", "ministral", "ministral3"],
+    model_types: &["mistral", "ministral", "ministral3", "mixtral"],
     architecture: "mistral3",
     examples: &[
         "mistralai/Mistral-7B-Instruct-v0.3",
         "mistralai/Ministral-8B-Instruct-2410",
         "mistralai/Ministral-3-8B-Instruct-2512",
         "mistralai/Mistral-Nemo-Instruct-2407",
+        "mistralai/Mixtral-8x7B-Instruct-v0.1",
     ],
     head_max: super::HEAD_MAX,
     from_config,
@@ -45,6 +47,11 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     for (attention, sliding) in decoder.attentions_mut().zip(sliding) {
         attention.window = window.filter(|_| sliding);
         attention.rope.temperature = temperature;
+    }
+    if fields.str_opt("model_type")? == Some("mixtral") {
+        let keys = Keys { count: "num_local_experts", width: "intermediate_size" };
+        let mixture = experts::read_config(fields, keys, true, ExpertTensors::Mixtral)?;
+        decoder = experts::put(decoder, &mixture, |_| true);
     }
     Ok(decoder)
 }

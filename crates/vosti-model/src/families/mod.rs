@@ -4,6 +4,7 @@
 //! knows the families.
 
 mod ernie4_5;
+mod experts;
 mod gemma2;
 mod gemma3;
 mod gemma4;
@@ -46,17 +47,20 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 12] = [
+pub static FAMILIES: [Family; 15] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
+    qwen3::MIXTURE,
     mistral::FAMILY,
     phi3::FAMILY,
     gemma2::FAMILY,
     gemma3::FAMILY,
     gemma4::FAMILY,
     olmo::FAMILY,
+    olmo::MIXTURE,
     granite::FAMILY,
+    granite::MIXTURE,
     smollm3::FAMILY,
     ernie4_5::FAMILY,
 ];

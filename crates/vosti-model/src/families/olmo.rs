@@ -1,14 +1,16 @@
 //! OLMo 2 and 3: attention and perceptron normalise their outputs instead of their inputs, and queries and keys are
 //! normalised whole, all heads together. OLMo 3 has windows in most layers, and YaRN in those without.
 //!
-//! Attention and perceptron read the residual stream rounded to the activations' type. Source: transformers `models/olmo2`
-//! and `models/olmo3`; llama.cpp's `olmo2`.
+//! Attention and perceptron read the residual stream rounded to the activations' type. OLMoE is Llama's layer with the same norms
+//! of queries and keys and a mixture of experts. Source: transformers `models/olmo2`, `models/olmo3` and `models/olmoe`; llama.cpp's
+//! `olmo2` and `olmoe`.
 
+use super::experts::{self, Keys};
 use super::rotary::{rope_of, rope_scaling};
 use super::{Family, llama, refuse_bias};
 use crate::config::{Fields, sliding_types};
-use crate::decoder::{Decoder, QkNorm, RopeScaling};
-use crate::error::Result;
+use crate::decoder::{Decoder, ExpertTensors, QkNorm, RopeScaling};
+use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
 pub(super) const FAMILY: Family = Family {
@@ -19,6 +21,16 @@ pub(super) const FAMILY: Family = Family {
     head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
+};
+
+pub(super) const MIXTURE: Family = Family {
+    name: "OLMoE",
+    model_types: &["olmoe"],
+    architecture: "olmoe",
+    examples: &["allenai/OLMoE-1B-7B-0125-Instruct"],
+    from_config: mixture_from_config,
+    from_gguf: mixture_from_gguf,
+    ..FAMILY
 };
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
@@ -66,8 +78,28 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     Ok(decoder)
 }
 
-fn outer_norms(mut decoder: Decoder) -> Decoder {
-    decoder.layers.iter_mut().for_each(|layer| (layer.pre_norms, layer.post_norms) = (false, true));
+fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, MIXTURE.name)?;
+    if fields.get("clip_qkv").is_some() {
+        return Err(ModelError::Feature { family: MIXTURE.name, feature: "clip_qkv".into() });
+    }
+    let decoder = whole_norms(llama::read_config(fields, MIXTURE.name, 10_000.0)?);
+    let keys = Keys { count: "num_experts", width: "intermediate_size" };
+    let mixture = experts::read_config(fields, keys, fields.bool_or("norm_topk_prob", false)?, ExpertTensors::Each)?;
+    Ok(experts::put(decoder, &mixture, |_| true))
+}
+
+fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let decoder = whole_norms(llama::read_gguf(metadata, MIXTURE.name, MIXTURE.architecture, 10_000.0)?);
+    Ok(experts::put_stored(decoder, metadata, &experts::read_gguf(metadata, MIXTURE.architecture, false)?))
+}
+
+fn whole_norms(mut decoder: Decoder) -> Decoder {
     decoder.attentions_mut().for_each(|attention| attention.qk_norm = QkNorm::Whole);
     decoder
+}
+
+fn outer_norms(mut decoder: Decoder) -> Decoder {
+    decoder.layers.iter_mut().for_each(|layer| (layer.pre_norms, layer.post_norms) = (false, true));
+    whole_norms(decoder)
 }

@@ -1,10 +1,12 @@
-//! Qwen 3, dense: Llama's layer with an RMS norm on each query and key head.
+//! Qwen 3: Llama's layer with an RMS norm on each query and key head; and its models with a mixture of experts in the place of
+//! most perceptrons.
 //!
-//! Source: transformers `models/qwen3`.
+//! Source: transformers `models/qwen3` and `models/qwen3_moe`; llama.cpp's `qwen3moe`.
 
+use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias, refuse_flag};
 use crate::config::Fields;
-use crate::decoder::{Decoder, QkNorm};
+use crate::decoder::{Decoder, ExpertTensors, QkNorm};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -18,6 +20,16 @@ pub(super) const FAMILY: Family = Family {
     from_gguf,
 };
 
+pub(super) const MIXTURE: Family = Family {
+    name: "Qwen 3 MoE",
+    model_types: &["qwen3_moe"],
+    architecture: "qwen3moe",
+    examples: &["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "Qwen/Qwen3-235B-A22B"],
+    from_config: mixture_from_config,
+    from_gguf: mixture_from_gguf,
+    ..FAMILY
+};
+
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
     refuse_flag(fields, FAMILY.name, "use_sliding_window")?;
@@ -26,6 +38,25 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     Ok(normed(llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 1_000_000.0)?))
+}
+
+fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, MIXTURE.name)?;
+    refuse_flag(fields, MIXTURE.name, "use_sliding_window")?;
+    let decoder = normed(llama::read_config(fields, MIXTURE.name, 10_000.0)?);
+    let keys = Keys { count: "num_experts", width: "moe_intermediate_size" };
+    let mixture = experts::read_config(fields, keys, fields.bool_or("norm_topk_prob", false)?, ExpertTensors::Each)?;
+    let (step, dense) =
+        (fields.u32_or("decoder_sparse_step", 1)?, fields.u32s_opt("mlp_only_layers")?.unwrap_or_default());
+    if step == 0 {
+        return Err(fields.bad("decoder_sparse_step", "is 0"));
+    }
+    Ok(experts::put(decoder, &mixture, |i| (i + 1).is_multiple_of(step as usize) && !dense.contains(&(i as u32))))
+}
+
+fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let decoder = normed(llama::read_gguf(metadata, MIXTURE.name, MIXTURE.architecture, 1_000_000.0)?);
+    Ok(experts::put_stored(decoder, metadata, &experts::read_gguf(metadata, MIXTURE.architecture, true)?))
 }
 
 fn normed(mut decoder: Decoder) -> Decoder {

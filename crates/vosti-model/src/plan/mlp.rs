@@ -1,9 +1,13 @@
 //! The ops of a perceptron.
 
-use super::{Builder, Factor, Output, int};
-use crate::decoder::{Activation, Gated};
-use crate::error::Result;
-use crate::tensor_names::Slot;
+use vosti_core::Dtype;
+use vosti_kernels::Const;
+
+use super::{Builder, Factor, Output, STREAM, int};
+use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Naming};
+use crate::error::{ModelError, Result};
+use crate::recipe::{MatrixPart, Recipe};
+use crate::tensor_names::{ExpertSlot, Slot, expert_name};
 
 impl Builder<'_> {
     /// The matrix of a gated linear unit: gate, then up.
@@ -18,12 +22,8 @@ impl Builder<'_> {
     /// Emits the gated linear unit of `gate_up`. `input` is normed.
     pub(super) fn gated(&mut self, index: usize, gated: &Gated, (input, gate_up): (u32, Factor)) -> Result<Output> {
         let hidden = self.decoder.hidden;
-        let activation = match gated.activation {
-            Activation::Silu => 0,
-            Activation::GeluTanh => 1,
-        };
         let ins = self.factors((input, hidden), &gate_up)?;
-        let act = [("ACT", int(activation))];
+        let act = [("ACT", activation(gated.activation))];
         let k = self.bind_product("linear_glu", (&gate_up, hidden, gated.width), &act, vec![])?;
         let buffer = self.scratch_as(gated.width, gate_up.reads(self.target.act), &ins);
         self.push_rowwise(k, ins, vec![buffer]);
@@ -31,5 +31,114 @@ impl Builder<'_> {
         let down = vec![self.rows(Slot::Down, index, hidden)];
         let projection = self.factor(&format!("layers.{index}.down"), down, gated.width);
         Ok(Output { buffer, width: gated.width, projection })
+    }
+
+    /// Emits the router, its experts and their sum, which is added to the stream: `stream[1] = stream[0] + sum`. Each op is
+    /// row-wise: a row's choice and its experts' outputs are rows of buffers. `input` is normed.
+    pub(super) fn experts(&mut self, index: usize, experts: &Experts, input: u32, stream: [u32; STREAM]) -> Result<()> {
+        let layer = &self.decoder.layers[index];
+        if layer.post_norms || layer.scaled {
+            let feature = "a norm or a factor behind a mixture of experts".into();
+            return Err(ModelError::Feature { family: self.decoder.family, feature });
+        }
+        let Experts { count, chosen, width, .. } = *experts;
+        let (hidden, scale) = (self.decoder.hidden, layer.residual_scale);
+        let (ids, shares) = self.route(index, experts, input)?;
+
+        let parts = self.gates_and_ups(index, experts);
+        let weight = self.matrix(&format!("layers.{index}.experts.gate_up"), parts, hidden);
+        let [n, e, topk] = [("N", int(width)), ("E", int(count)), ("TOPK", int(chosen))];
+        let dims = [("K", int(hidden)), n, e, topk, ("ACT", activation(experts.activation))];
+        let k = self.bind("expert_glu", &dims, vec![weight])?;
+        let units = self.scratch_as(chosen * width, self.target.act, &[input, ids, shares]);
+        self.push_rowwise(k, vec![input, ids], vec![units]);
+
+        let parts = self.downs(index, experts);
+        let weight = self.matrix(&format!("layers.{index}.experts.down"), parts, width);
+        let k = self.bind("expert_down", &[("K", int(width)), ("N", int(hidden)), e, topk], vec![weight])?;
+        let outputs = self.scratch_as(chosen * hidden, self.target.act, &[units, ids, shares]);
+        self.push_rowwise(k, vec![units, ids], vec![outputs]);
+
+        let k = self.bind("combine", &[("H", int(hidden)), topk, ("SCALE", Const::Float(scale))], vec![])?;
+        self.push_rowwise(k, vec![outputs, shares, stream[0]], vec![stream[1]]);
+        Ok(())
+    }
+
+    /// Emits the router. Returns the buffers of a row's experts and of their shares.
+    fn route(&mut self, index: usize, experts: &Experts, input: u32) -> Result<(u32, u32)> {
+        let (hidden, count, chosen) = (self.decoder.hidden, experts.count, experts.chosen);
+        let tensor = self.expert_tensor(experts, ExpertSlot::Router, index, 0);
+        let parts = vec![MatrixPart::whole(tensor, count as usize)];
+        let weight = self.matrix(&format!("layers.{index}.router"), parts, hidden);
+        let dims = [&[("K", int(hidden)), ("N", int(count))], &vosti_kernels::capped(0.0, 1.0)[..]].concat();
+        let k = self.bind("linear_logits", &dims, vec![weight])?;
+        let logits = self.scratch_as(count, Dtype::F32, &[input]);
+        self.push_rowwise(k, vec![input], vec![logits]);
+
+        let bias = self.weight("bias", &format!("unread.bias.{count}"), Recipe::Unread { length: count as usize });
+        let dims = [
+            ("E", int(count)),
+            ("TOPK", int(chosen)),
+            ("SIGMOID", int(0)),
+            ("NORMED", int(experts.normed.into())),
+            ("SCALE", Const::Float(1.0)),
+        ];
+        let k = self.bind("route", &dims, vec![bias])?;
+        let ids = self.scratch_as(chosen, Dtype::I32, &[]);
+        let shares = self.scratch_as(chosen, Dtype::F32, &[input, logits]);
+        self.push_rowwise(k, vec![logits], vec![ids, shares]);
+        Ok((ids, shares))
+    }
+
+    /// Each expert's rows of gate, then of up.
+    fn gates_and_ups(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
+        let (count, width) = (experts.count as usize, experts.width as usize);
+        if self.decoder.naming != Naming::Gguf && experts.tensors == ExpertTensors::Stacked {
+            let tensor = self.expert_tensor(experts, ExpertSlot::GateUp, index, 0);
+            return vec![MatrixPart::whole(tensor, 2 * count * width)];
+        }
+        let both = |expert| [ExpertSlot::Gate, ExpertSlot::Up].map(|slot| (slot, expert));
+        let matrices = (0..count).flat_map(both);
+        matrices.map(|(slot, expert)| self.expert_part(experts, slot, index, (expert, width))).collect()
+    }
+
+    /// Each expert's second matrix.
+    fn downs(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
+        let (count, hidden) = (experts.count as usize, self.decoder.hidden as usize);
+        if self.decoder.naming == Naming::Gguf || experts.tensors == ExpertTensors::Stacked {
+            let tensor = self.expert_tensor(experts, ExpertSlot::Down, index, 0);
+            return vec![MatrixPart::whole(tensor, count * hidden)];
+        }
+        let down = |expert| self.expert_part(experts, ExpertSlot::Down, index, (expert, hidden));
+        (0..count).map(down).collect()
+    }
+
+    /// The `rows` rows of one expert's matrix, which is a tensor or a part of one.
+    fn expert_part(
+        &self,
+        experts: &Experts,
+        slot: ExpertSlot,
+        index: usize,
+        (expert, rows): (usize, usize),
+    ) -> MatrixPart {
+        let tensor = self.expert_tensor(experts, slot, index, expert);
+        match self.decoder.naming {
+            Naming::Gguf => {
+                MatrixPart { tensor, of: experts.count as usize * rows, first: expert * rows, rows, heads: None }
+            }
+            _ => MatrixPart::whole(tensor, rows),
+        }
+    }
+
+    fn expert_tensor(&self, experts: &Experts, slot: ExpertSlot, index: usize, expert: usize) -> String {
+        expert_name(self.decoder.naming, experts.tensors, slot, index, expert)
+    }
+}
+
+/// The value of the kernels' ACT.
+fn activation(activation: Activation) -> Const {
+    match activation {
+        Activation::Silu => int(0),
+        Activation::GeluTanh => int(1),
     }
 }

@@ -163,7 +163,7 @@ struct Builder<'a> {
     rows: RowSet,
     ops: Vec<Op>,
     buffers: Vec<BufferDecl>,
-    /// Buffers of activations. In FP32 the residual stream has their type, so the type does not tell them apart.
+    /// Buffers that ops share. In FP32 the residual stream has their type, so the type does not tell them apart.
     shared: Vec<u32>,
     groups: Vec<GroupDecl>,
     layers: Vec<LayerDecl>,
@@ -222,15 +222,19 @@ impl Builder<'_> {
         self.join(index, &MIXER, mixed, *stream, None)?;
         stream.swap(0, 1);
 
-        let output = match &layer.mlp {
+        match &layer.mlp {
             Mlp::Gated(gated) => {
                 let gate_up = self.gate_up_factor(index, gated);
                 let input = self.enter(index, &MLP, stream[0], &gate_up)?;
-                self.gated(index, gated, (input, gate_up))?
+                let output = self.gated(index, gated, (input, gate_up))?;
+                let scalar = layer.scaled.then(|| self.scalar_weight(index));
+                self.join(index, &MLP, output, *stream, scalar)?;
             }
-        };
-        let scalar = layer.scaled.then(|| self.scalar_weight(index));
-        self.join(index, &MLP, output, *stream, scalar)?;
+            Mlp::Experts(experts) => {
+                let input = self.enter(index, &MLP, stream[0], &Factor::of_activations())?;
+                self.experts(index, experts, input, *stream)?;
+            }
+        }
         stream.swap(0, 1);
         Ok(())
     }

@@ -33,6 +33,11 @@ struct Blocks {
 }
 
 impl Factor {
+    /// Of a product that takes activations as they are.
+    pub fn of_activations() -> Self {
+        Factor { weights: vec![], blocks: None }
+    }
+
     /// The type of the input of a product, if activations have the type `act`.
     pub fn reads(&self, act: Dtype) -> Dtype {
         if self.blocks.is_some() { Dtype::F32 } else { act }

@@ -11,7 +11,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 18] = [
+pub const TINY: [&str; 22] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -29,6 +29,10 @@ pub const TINY: [&str; 18] = [
     "granite",       // multipliers
     "granite4",      // the same in one tensor for gate and up
     "smollm3",       // a layer without rotation
+    "qwen3-moe",     // experts in two of three layers
+    "olmoe",         // shares that do not add up to one
+    "mixtral",       // other names of tensors
+    "granite-moe",   // all experts in one tensor, six of a row
     "ernie4_5",      // pairs that rotate are neighbours in the files
 ];
 

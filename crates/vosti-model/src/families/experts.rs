@@ -1,0 +1,57 @@
+//! What families with mixtures of experts share: reading the numbers of a mixture, and putting it into a decoder's layers.
+//!
+//! A router's logits are a product with a matrix of its own; a row's shares are a softmax. Vosti defines that experts are chosen by their
+//! logits, the first of equal ones, and that a NaN counts as the lowest. transformers and llama.cpp choose by the softmax, which
+//! may make two logits equal. Read next: `plan/mlp.rs`.
+
+use crate::config::Fields;
+use crate::decoder::{Activation, Decoder, ExpertTensors, Experts, Mlp};
+use crate::error::Result;
+use crate::gguf::Metadata;
+
+/// The names of a mixture's numbers in a `config.json`.
+pub(super) struct Keys {
+    pub count: &'static str,
+    pub width: &'static str,
+}
+
+/// Reads a mixture. `normed`: whether shares are divided by their sum.
+pub(super) fn read_config(fields: &Fields, keys: Keys, normed: bool, tensors: ExpertTensors) -> Result<Experts> {
+    Ok(Experts {
+        count: fields.u32(keys.count)?,
+        chosen: fields.u32("num_experts_per_tok")?,
+        width: fields.u32(keys.width)?,
+        activation: Activation::Silu,
+        normed,
+        tensors,
+    })
+}
+
+/// Reads a mixture of a GGUF file. A file that does not give an expert's width means the perceptron's.
+pub(super) fn read_gguf(metadata: &Metadata, architecture: &str, normed: bool) -> Result<Experts> {
+    let key = |name: &str| format!("{architecture}.{name}");
+    let width = match metadata.u32_opt(&key("expert_feed_forward_length"))? {
+        Some(width) => width,
+        None => metadata.u32(&key("feed_forward_length"))?,
+    };
+    Ok(Experts {
+        count: metadata.u32(&key("expert_count"))?,
+        chosen: metadata.u32(&key("expert_used_count"))?,
+        width,
+        activation: Activation::Silu,
+        normed,
+        tensors: ExpertTensors::Stacked,
+    })
+}
+
+/// Replaces the perceptron of each layer of a GGUF file that has a router.
+pub(super) fn put_stored(decoder: Decoder, metadata: &Metadata, experts: &Experts) -> Decoder {
+    put(decoder, experts, |i| metadata.has_tensor(&format!("blk.{i}.ffn_gate_inp.weight")))
+}
+
+/// Replaces the perceptron of each layer for which `sparse` is true.
+pub(super) fn put(mut decoder: Decoder, experts: &Experts, sparse: impl Fn(usize) -> bool) -> Decoder {
+    let layers = decoder.layers.iter_mut().enumerate();
+    layers.filter(|(i, _)| sparse(*i)).for_each(|(_, layer)| layer.mlp = Mlp::Experts(experts.clone()));
+    decoder
+}
