@@ -433,16 +433,14 @@ def topk_combine(l):
 
 
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
-           linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, embed,
-           gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine]
-KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, route,
-           expert_glu, expert_down, combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine]
+           linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
+           combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend,
+           attend_combine]
 
 
 def found(l, name, like):
     written = l["written." + name]
-    if name in ("out", "stream", "values", "columns", "hi", "scale"):
-    if name in ("out", "stream", "values", "columns", "ids", "shares"):
+    if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
     cache = written.reshape(-1, l.int("KV_HEADS"), page, 2 * l.int("HALF"))

@@ -144,6 +144,24 @@ fn a_folder_whose_files_do_not_belong_together_is_refused() {
     assert!(matches!(error, ModelError::TensorShape { .. }), "{error}");
 }
 
+#[test]
+fn a_router_or_experts_of_another_number_are_refused_with_their_tensor() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny");
+    let files = TensorFiles::open_folder(&root.join("granite-moe")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(include_str!("tiny/granite-moe/config.json")).unwrap();
+    config["num_local_experts"] = 16.into();
+    let decoder = families::from_config("config.json", &config).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu"), None).unwrap();
+    for (weight, says) in [
+        ("layers.0.router", "router.layer.weight` has shape [12, 64], the configuration says [16, 64]"),
+        ("layers.1.experts.gate_up", "input_linear.weight` has shape [768, 64], the configuration says [1024, 64]"),
+        ("layers.2.experts.down", "output_linear.weight` has shape [768, 32], the configuration says [1024, 32]"),
+    ] {
+        let error = Weights::new(&files, &plan).load(weight).unwrap_err().to_string();
+        assert!(error.contains(says) && !error.contains('\n'), "{error}");
+    }
+}
+
 /// Seeded random numbers.
 struct Chance(SplitMix64);
 
