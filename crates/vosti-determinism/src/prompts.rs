@@ -93,6 +93,11 @@ pub fn sampled(answer: usize, seed: u64) -> Sampling {
     valid(drawn(answer, seed))
 }
 
+/// Sampling at the highest temperature, so that answers differ however sure a model is of its next token.
+pub fn scattered(answer: usize, seed: u64) -> Sampling {
+    valid(SamplingParams { temperature: 100.0, seed, tokens_max: answer, ..SamplingParams::default() })
+}
+
 fn drawn(answer: usize, seed: u64) -> SamplingParams {
     SamplingParams { temperature: 0.9, top_p: 0.95, seed, tokens_max: answer, ..SamplingParams::default() }
 }

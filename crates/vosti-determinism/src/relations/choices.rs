@@ -19,7 +19,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
     suite.progress.stage("choices", lengths.len() as u64);
     let (mut distinct, mut together, mut shared) = (0, 0, 0);
     for (done, &len) in lengths.iter().enumerate() {
-        let mut request = Request::new(suite.prompt("choices", len), prompts::sampled(profile.answer, suite.seed()));
+        let mut request = Request::new(suite.prompt("choices", len), prompts::scattered(profile.answer, suite.seed()));
         request.choices = profile.choices;
         let mut setup = suite.plain(&[], ROWS);
         setup.pool_tokens = demand(std::slice::from_ref(&request));
