@@ -50,7 +50,9 @@ impl Image {
 
     /// Room for steps of `rows_max` rows of which `selected_max` are selected.
     pub fn new(program: &Program, tilings: &[Tiling], rows_max: usize, selected_max: usize) -> (out: Result<Image, ImageError>)
-        ensures out matches Ok(image) ==> image.made_for(*program) && image.takes(rows_max, selected_max),
+        ensures
+            out is Ok <==> array_fits(*program, tilings@, rows_max, selected_max),
+            out matches Ok(image) ==> image.made_for(*program) && image.takes(rows_max, selected_max),
     {
         match Layout::new(program, tilings, rows_max, selected_max) {
             Ok(layout) => Ok(Image { layout: Some(layout) }),

@@ -151,7 +151,9 @@ impl Layout {
 
     /// Room for steps of `rows_max` rows of which `selected_max` are selected, in places for the largest.
     pub(crate) fn new(program: &Program, tilings: &[Tiling], rows_max: usize, selected_max: usize) -> (out: Result<Layout, ImageError>)
-        ensures out matches Ok(layout) ==> layout.wf() && layout.made_for(*program) && layout.rows_max == rows_max && layout.selected_max == selected_max,
+        ensures
+            out is Ok <==> array_fits(*program, tilings@, rows_max, selected_max),
+            out matches Ok(layout) ==> layout.wf() && layout.made_for(*program) && layout.rows_max == rows_max && layout.selected_max == selected_max,
     {
         let groups = program.groups.len();
         let context = program.context as usize;
@@ -181,7 +183,7 @@ impl Layout {
         while x < tilings.len()
             invariant
                 x <= tilings@.len(), copies@ =~= tilings@.take(x as int), starts@.len() == x, counts@.len() == x,
-                rows_max <= ROWS_MAX,
+                rows_max <= ROWS_MAX, groups == program.groups@.len(),
                 end == tiles_at(copies@, groups as int, rows_max as int, selected_max as int, x as int),
                 end <= 0x1_0000_0000_0000_0000_0000 + x * 0x100_0000,
                 forall|y: int| 0 <= y < x ==> (#[trigger] copies@[y]).height >= 1 && copies@[y].group < groups,
@@ -199,6 +201,7 @@ impl Layout {
             end = end + 4 * Layout::line(Layout::rows_of(&of, rows_max)) as u128;
             x += 1;
         }
+        proof { assert(copies@ =~= tilings@); }
         let len = end + (groups * entries_max) as u128;
         if len > usize::MAX as u128 {
             return Err(ImageError::TooLarge);

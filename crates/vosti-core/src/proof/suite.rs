@@ -27,172 +27,18 @@ verus! {
 
 type E = Event<Bits, Bits>;
 
-spec fn bits(code: int) -> Bits {
-    Bits { code }
-}
-
-spec fn entry(logits: int, token: u32) -> Entry<Bits> {
-    Entry { logits: bits(logits), token }
-}
-
-spec fn came(request: u64) -> E {
-    Event::Admitted { request, prompt: seq![3u32, 4], initial: bits(5) }
-}
-
-spec fn told(request: u64, logits: int, token: u32) -> E {
-    Event::Emitted { request, entry: entry(logits, token) }
-}
-
-spec fn over(request: u64) -> E {
-    Event::Completed { request }
-}
-
-/// A request that asks what `came` asks, with these records.
-spec fn seen(entries: Seq<Entry<Bits>>, completed: bool) -> Seen<Bits, Bits> {
-    Seen { prompt: seq![3u32, 4], initial: bits(5), entries, completed }
-}
-
-/// `views` and `orderly` of a trace and one more event.
+/// `views` and `orderly` of no event, and of a trace and one more.
 proof fn lemma_push(trace: Seq<E>, event: E)
     ensures
+        views(Seq::<E>::empty()) == Map::<u64, Seen<Bits, Bits>>::empty(), orderly(Seq::<E>::empty()),
         views(trace.push(event)) == after(views(trace), event),
         orderly(trace.push(event)) <==> orderly(trace) && follows(views(trace), event),
 {
     assert(trace.push(event).drop_last() =~= trace);
 }
 
-/// An admission makes a view; a record adds to its end; a completion marks it; other views stay.
-proof fn lemma_accepts_after(v: Map<u64, Seen<Bits, Bits>>, a: u64, b: u64, entries: Seq<Entry<Bits>>)
-    requires a != b, v.contains_key(a), v.contains_key(b), v[a] == seen(entries, false),
-    ensures
-        after(v, told(a, 1, 2))[a] == seen(entries.push(entry(1, 2)), false), after(v, told(a, 1, 2))[b] == v[b],
-        after(v, over(a))[a] == seen(entries, true), after(v, over(a))[b] == v[b],
-        after(v.remove(a), came(a))[a] == seen(Seq::empty(), false), after(v.remove(a), came(a))[b] == v[b],
-{
-}
-
-/// Events of a request that was never admitted make no view.
-proof fn lemma_refuses_views_from_nothing(v: Map<u64, Seen<Bits, Bits>>, a: u64)
-    requires !v.contains_key(a),
-    ensures after(v, told(a, 1, 2)) == v, after(v, over(a)) == v,
-{
-}
-
-/// A request's whole trace is orderly: admitted, records, completed. So is a trace of two requests at once.
-proof fn lemma_accepts_orderly()
-    ensures orderly(seq![came(1), told(1, 1, 2), came(2), told(2, 1, 2), told(1, 3, 4), over(1)]),
-{
-    let t: Seq<E> = Seq::empty();
-    lemma_push(t, came(1));
-    lemma_push(t.push(came(1)), told(1, 1, 2));
-    lemma_push(t.push(came(1)).push(told(1, 1, 2)), came(2));
-    lemma_push(t.push(came(1)).push(told(1, 1, 2)).push(came(2)), told(2, 1, 2));
-    lemma_push(t.push(came(1)).push(told(1, 1, 2)).push(came(2)).push(told(2, 1, 2)), told(1, 3, 4));
-    lemma_push(t.push(came(1)).push(told(1, 1, 2)).push(came(2)).push(told(2, 1, 2)).push(told(1, 3, 4)), over(1));
-    assert(seq![came(1), told(1, 1, 2), came(2), told(2, 1, 2), told(1, 3, 4), over(1)]
-        =~= t.push(came(1)).push(told(1, 1, 2)).push(came(2)).push(told(2, 1, 2)).push(told(1, 3, 4)).push(over(1)));
-}
-
-/// An identity is admitted once; a request gets records only after its admission and before its end; and it ends once.
-proof fn lemma_refuses_disorder(v: Map<u64, Seen<Bits, Bits>>, a: u64)
-    ensures
-        v.contains_key(a) ==> !follows(v, came(a)),
-        !v.contains_key(a) ==> !follows(v, told(a, 1, 2)) && !follows(v, over(a)),
-        v.contains_key(a) && v[a].completed ==> !follows(v, told(a, 1, 2)) && !follows(v, over(a)),
-{
-}
-
-/// Disorder is not forgotten, whatever comes after it.
-proof fn lemma_refuses_early_disorder(last: E)
-    ensures !orderly(seq![told(1, 1, 2), last]),
-{
-    let t: Seq<E> = Seq::empty();
-    lemma_push(t, told(1, 1, 2));
-    lemma_push(t.push(told(1, 1, 2)), last);
-    assert(seq![told(1, 1, 2), last] =~= t.push(told(1, 1, 2)).push(last));
-}
-
-/// One sequence of records may be longer than the other.
-proof fn lemma_accepts_comparable(a: Seq<Entry<Bits>>, more: Seq<Entry<Bits>>)
-    ensures comparable(a, a + more), comparable(a + more, a), comparable(a, a), comparable(Seq::empty(), a),
-{
-    assert(a.is_prefix_of(a + more)) by { assert((a + more).subrange(0, a.len() as int) =~= a); }
-}
-
-/// A difference in one bit of one row of logits, or in one token, makes them incomparable.
-proof fn lemma_refuses_another_row(a: Seq<Entry<Bits>>, b: Seq<Entry<Bits>>, i: int)
-    requires 0 <= i < a.len(), i < b.len(), a[i].logits != b[i].logits || a[i].token != b[i].token,
-    ensures !comparable(a, b),
-{
-    if a.is_prefix_of(b) {
-        assert(a[i] == b.subrange(0, a.len() as int)[i]);
-    }
-    if b.is_prefix_of(a) {
-        assert(b[i] == a.subrange(0, b.len() as int)[i]);
-    }
-}
-
-/// Requests that ask different things may have different answers, and a request that is not complete may be behind.
-proof fn lemma_accepts_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>, x: Seq<Entry<Bits>>, more: Seq<Entry<Bits>>)
-    ensures
-        a.prompt != b.prompt || a.initial != b.initial ==> answered_alike(a, b),
-        answered_alike(seen(x, false), seen(x + more, true)), answered_alike(seen(x + more, false), seen(x, false)),
-        answered_alike(seen(x, true), seen(x, true)),
-{
-    lemma_accepts_comparable(x, more);
-}
-
-/// Requests that ask the same do not have different answers, and a completed request is not behind.
-proof fn lemma_refuses_answers(x: Seq<Entry<Bits>>, y: Seq<Entry<Bits>>, p: bool, q: bool)
-    ensures
-        !comparable(x, y) ==> !answered_alike(seen(x, p), seen(y, q)),
-        x != y ==> !answered_alike(seen(x, true), seen(y, true)),
-        x.len() < y.len() ==> !answered_alike(seen(x, true), seen(y, q)) && !answered_alike(seen(y, q), seen(x, true)),
-{
-    if x.is_prefix_of(y) && y.is_prefix_of(x) {
-        assert(x =~= y);
-    }
-}
-
-/// One request, one record.
-spec fn life(request: u64, logits: int, token: u32) -> Seq<E> {
-    Seq::empty().push(came(request)).push(told(request, logits, token))
-}
-
-proof fn lemma_life(request: u64, logits: int, token: u32)
-    ensures
-        orderly(life(request, logits, token)), views(life(request, logits, token)).contains_key(request),
-        views(life(request, logits, token))[request] == seen(seq![entry(logits, token)], false),
-        forall|a: u64| #[trigger] views(life(request, logits, token)).contains_key(a) ==> a == request,
-{
-    let t: Seq<E> = Seq::empty();
-    lemma_push(t, came(request));
-    lemma_push(t.push(came(request)), told(request, logits, token));
-    assert(Seq::<Entry<Bits>>::empty().push(entry(logits, token)) =~= seq![entry(logits, token)]);
-    assert(views(t) =~= Map::empty());
-}
-
-/// Two executions with the same records are deterministic; identities need not agree.
-proof fn lemma_accepts_two_traces()
-    ensures deterministic(life(1, 1, 2), life(7, 1, 2)),
-{
-    lemma_life(1, 1, 2);
-    lemma_life(7, 1, 2);
-}
-
-/// Two executions that differ in one record are not, although each of them alone is.
-proof fn lemma_refuses_two_traces(x: int, y: int, token: u32)
-    requires x != y,
-    ensures !deterministic(life(1, x, token), life(1, y, token)), deterministic(life(1, x, token), life(1, x, token)),
-{
-    lemma_life(1, x, token);
-    lemma_life(1, y, token);
-    let (one, other) = (life(1, x, token), life(1, y, token));
-    lemma_refuses_another_row(seq![entry(x, token)], seq![entry(y, token)], 0);
-    assert(!answered_alike(views(one)[1u64], views(other)[1u64]));
-}
-
-/// Nothing is special in the examples above: whatever the prompt, the state and the records, an event does this and may come then.
+/// An admission makes a view, a record adds to its end, a completion marks it, other views stay; events of a request that was never
+/// admitted make none. An identity is admitted once; a request gets records and ends after its admission and before its end.
 proof fn lemma_any_event(v: Map<u64, Seen<Bits, Bits>>, request: u64, prompt: Seq<u32>, initial: Bits, entry: Entry<Bits>)
     ensures
         after(v, Event::Admitted { request, prompt, initial }) == v.insert(request, Seen { prompt, initial, entries: Seq::empty(), completed: false }),
@@ -206,49 +52,69 @@ proof fn lemma_any_event(v: Map<u64, Seen<Bits, Bits>>, request: u64, prompt: Se
 {
 }
 
-/// For all prompts and states: requests that ask the same are answered the same.
-proof fn lemma_refuses_any_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
-    requires
-        a.prompt == b.prompt, a.initial == b.initial,
-        !comparable(a.entries, b.entries) || a.completed && b.entries.len() > a.entries.len() || b.completed && a.entries.len() > b.entries.len(),
-    ensures !answered_alike(a, b),
+/// Records are comparable if logits and tokens are the same as far as both have come.
+proof fn lemma_comparable(x: Seq<Entry<Bits>>, y: Seq<Entry<Bits>>)
+    ensures comparable(x, y) <==> forall|i: int| 0 <= i < x.len() && i < y.len() ==> (#[trigger] x[i]).logits == y[i].logits && x[i].token == y[i].token,
 {
+    if x.is_prefix_of(y) {
+        assert forall|i: int| 0 <= i < x.len() && i < y.len() implies #[trigger] x[i] == y[i] by { assert(y.subrange(0, x.len() as int)[i] == y[i]); }
+    } else if y.is_prefix_of(x) {
+        assert forall|i: int| 0 <= i < x.len() && i < y.len() implies #[trigger] x[i] == y[i] by { assert(x.subrange(0, y.len() as int)[i] == x[i]); }
+    } else if forall|i: int| 0 <= i < x.len() && i < y.len() ==> (#[trigger] x[i]).logits == y[i].logits && x[i].token == y[i].token {
+        assert(x.len() <= y.len() ==> x =~= y.subrange(0, x.len() as int));
+        assert(y.len() <= x.len() ==> y =~= x.subrange(0, y.len() as int));
+    }
 }
 
-/// For all traces and any two requests in them.
-proof fn lemma_refuses_any_traces(one: Seq<E>, other: Seq<E>, a: u64, b: u64)
-    requires views(one).contains_key(a), views(other).contains_key(b), !answered_alike(views(one)[a], views(other)[b]),
-    ensures !deterministic(one, other),
+/// Of requests that ask the same the answers are comparable, and a completed one is not behind. Of requests that ask different things
+/// nothing is said.
+proof fn lemma_answers(a: Seen<Bits, Bits>, b: Seen<Bits, Bits>)
+    ensures
+        answered_alike(a, b) <==> (a.prompt == b.prompt && a.initial == b.initial ==> comparable(a.entries, b.entries)
+            && (a.completed ==> b.entries.len() <= a.entries.len()) && (b.completed ==> a.entries.len() <= b.entries.len())),
 {
+    if comparable(a.entries, b.entries) && a.entries.len() == b.entries.len() {
+        assert(a.entries =~= b.entries);
+    }
 }
 
-/// A trace that is out of order is no part of a deterministic pair, on neither side.
-proof fn lemma_refuses_disorderly_traces(one: Seq<E>, other: Seq<E>)
-    requires !orderly(one) || !orderly(other),
-    ensures !deterministic(one, other),
+/// Any request of the one trace and any of the other; identities need not agree.
+proof fn lemma_deterministic(one: Seq<E>, other: Seq<E>)
+    ensures
+        deterministic(one, other) <==> {
+            &&& orderly(one) && orderly(other)
+            &&& forall|a: u64, b: u64| views(one).contains_key(a) && views(other).contains_key(b) ==> #[trigger] answered_alike(views(one)[a], views(other)[b])
+        },
 {
 }
 
 // ---- W
 
-/// W is the kernels' functions, what the program means, its context, and the sampler's choice: who shares W shares each.
-proof fn lemma_refuses_another_w(a: World, b: World, n: int, state: Bits, row: Bits)
-    requires share_w(a, b),
+/// W is the kernels' functions, what the program means, its context, and the sampler's choice. Nothing else need be shared.
+proof fn lemma_shares<D: Device, F: Device<Logits = D::Logits>>(a: World, b: World)
     ensures
-        a.w == b.w, a.program.context == b.program.context, a.program.logits == b.program.logits, a.program.ops@.len() == b.program.ops@.len(),
-        0 <= n < a.program.ops@.len() ==> same_op(a.program.ops@[n], b.program.ops@[n]),
-        (a.choice)(state, row) == (b.choice)(state, row),
+        share_w(a, b) <==> a.w == b.w && same_program(a.program, b.program) && forall|state: Bits, row: Bits| #[trigger] (a.choice)(state, row) == (b.choice)(state, row),
+        same_program(a.program, b.program) <==> a.program.context == b.program.context && a.program.logits == b.program.logits
+            && a.program.ops@.len() == b.program.ops@.len() && forall|n: int| 0 <= n < a.program.ops@.len() ==> #[trigger] same_op(a.program.ops@[n], b.program.ops@[n]),
+        read_alike::<D, F>() <==> forall|bits: Bits| #[trigger] D::logits_of(bits) == F::logits_of(bits),
 {
+    if forall|n: int| 0 <= n < a.program.ops@.len() ==> #[trigger] same_op(a.program.ops@[n], b.program.ops@[n]) {
+        assert forall|n: int| 0 <= n < a.program.ops@.len() implies same_op(#[trigger] a.program.ops@[n], b.program.ops@[n]) by {}
+    }
 }
 
-/// Ops of other kinds, kernels, inputs, outputs, layers or windows are not the same.
-proof fn lemma_refuses_another_op(a: Op, b: Op)
-    requires same_op(a, b),
+/// Ops are the same that have the same kind, kernel, inputs, outputs, row set, layer and windows.
+proof fn lemma_same_op(a: Op, b: Op)
     ensures
-        a.binding() == b.binding(), forall|x: u32| a.writes(x) == b.writes(x), forall|l: u32| a.stores(l) == b.stores(l),
-        a matches Op::Rowwise { ins, outs, rows, .. } ==> b matches Op::Rowwise { ins: ins2, outs: outs2, rows: rows2, .. } && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
-        a matches Op::StoreKv { ins, back, .. } ==> b matches Op::StoreKv { ins: ins2, back: back2, .. } && ins@ == ins2@ && back == back2,
-        a matches Op::Attend { q, layer, window, .. } ==> b matches Op::Attend { q: q2, layer: layer2, window: window2, .. } && q == q2 && layer == layer2 && window == window2,
+        same_op(a, b) <==> match a {
+            Op::Embed { k, out } => b matches Op::Embed { k: k2, out: out2 } && k == k2 && out == out2,
+            Op::Rowwise { k, ins, outs, rows } => b matches Op::Rowwise { k: k2, ins: ins2, outs: outs2, rows: rows2 }
+                && k == k2 && ins@ == ins2@ && outs@ == outs2@ && rows == rows2,
+            Op::StoreKv { k, ins, layer, back } => b matches Op::StoreKv { k: k2, ins: ins2, layer: layer2, back: back2 }
+                && k == k2 && ins@ == ins2@ && layer == layer2 && back == back2,
+            Op::Attend { k, q, layer, out, window } => b matches Op::Attend { k: k2, q: q2, layer: layer2, out: out2, window: window2 }
+                && k == k2 && q == q2 && layer == layer2 && out == out2 && window == window2,
+        },
 {
 }
 

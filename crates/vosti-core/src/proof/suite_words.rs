@@ -50,6 +50,56 @@ proof fn lemma_stores(w: Kernels, program: Program, n: nat, h: Seq<Token>, p: in
 {
 }
 
+// ---- program.rs
+
+/// A core takes every program of these sizes whose ops are well-formed, one after the other.
+proof fn lemma_wf(program: Program)
+    ensures
+        program.wf() <==> {
+            let (ops, buffers, groups, layers) = (program.ops@, program.buffers@, program.groups@, program.layers@);
+            &&& 1 <= ops.len() < 0x8000_0000 && 1 <= buffers.len() < 0x8000_0000 && 1 <= groups.len() < 0x8000_0000 && 1 <= layers.len() < 0x8000_0000
+            &&& 1 <= program.vocab && 1 <= program.kernels && 1 <= program.context < 0x8000_0000
+            &&& forall|g: int| 0 <= g < groups.len() ==> (#[trigger] groups[g]).window != Some(0u32) && groups[g].kv_heads != 0 && groups[g].head_dim != 0
+            &&& forall|l: int| 0 <= l < layers.len() ==> (#[trigger] layers[l]).group < groups.len()
+            &&& forall|b: int| 0 <= b < buffers.len() ==> (#[trigger] buffers[b]).width != 0
+            &&& program.logits < buffers.len() && buffers[program.logits as int].rows is Selected && buffers[program.logits as int].dtype is F32
+            &&& buffers[program.logits as int].width == program.vocab && program.written(ops.len() as int, program.logits)
+            &&& forall|n: int| 0 <= n < ops.len() ==> #[trigger] program.op_wf(n)
+        },
+{
+    reveal(Program::ops_wf);
+}
+
+/// An op names a kernel, has what it needs, reads what ops before it wrote or stored, and writes what exists and it does not read.
+proof fn lemma_op_wf(program: Program, n: int, x: u32, rows: RowSet, ins: Seq<u32>, outs: Seq<u32>, read: CacheRead, write: CacheWrite)
+    ensures
+        program.op_wf(n) <==> {
+            let op = program.ops@[n];
+            &&& op.binding() < program.kernels && (op is Embed || op.inputs().len() != 0) && (op is StoreKv || op.outputs().len() != 0)
+            &&& program.all_readable(n, op.inputs(), op.rows()) && program.all_writable(op.inputs(), op.outputs(), op.rows())
+            &&& op matches Op::StoreKv { layer, back, .. } ==> program.cache_writable(n, CacheWrite { layer, back })
+            &&& op matches Op::Attend { layer, window, .. } ==> program.cache_readable(n, CacheRead { layer, window })
+        },
+        program.readable(n, x, rows) <==> x < program.buffers@.len() && program.written(n, x) && (rows is Selected || program.buffers@[x as int].rows is All),
+        program.writable(x, rows) <==> x < program.buffers@.len() && program.buffers@[x as int].rows == rows,
+        program.all_readable(n, ins, rows) <==> forall|i: int| 0 <= i < ins.len() ==> program.readable(n, #[trigger] ins[i], rows),
+        program.all_writable(ins, outs, rows) <==> outs.no_duplicates()
+            && forall|i: int| 0 <= i < outs.len() ==> program.writable(#[trigger] outs[i], rows) && !ins.contains(outs[i]),
+        program.written(n, x) <==> exists|i: int| 0 <= i < n && (#[trigger] program.ops@[i]).outputs().contains(x),
+        program.stored(n, x) <==> exists|i: int| 0 <= i < n && (#[trigger] program.ops@[i]).cache_written() is Some && program.ops@[i].cache_written()->0.layer == x,
+        program.cache_readable(n, read) <==> read.layer < program.layers@.len() && program.stored(n, read.layer)
+            && match (read.window, program.groups@[program.layers@[read.layer as int].group as int].window) {
+                (Some(window), Some(kept)) => 1 <= window <= kept,
+                (Some(window), None) => 1 <= window,
+                (None, kept) => kept is None,
+            },
+        program.cache_writable(n, write) <==> write.layer < program.layers@.len() && !program.stored(n, write.layer)
+            && (program.groups@[program.layers@[write.layer as int].group as int].window matches Some(kept) ==> write.back < kept),
+{
+    reveal(Program::written);
+    reveal(Program::stored);
+}
+
 // ---- next.rs
 
 /// An execution is any newly built core, any calls on it, and what each ensures.

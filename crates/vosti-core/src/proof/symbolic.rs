@@ -486,7 +486,8 @@ impl Device for Symbolic {
     }
 
     fn clear(&mut self) {
-        self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: 0 });
+        self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: if offset > 0 { offset } else { 0 } });
+        self.errors = Ghost(Seq::empty());
         self.brought = Ghost(|i: int, what: Reads| false);
         self.forget_rows();
     }
@@ -618,7 +619,7 @@ impl Device for Abstract {
     }
 
     closed spec fn best_of(bits: Bits) -> Token {
-        7
+        u32::MAX
     }
 
     closed spec fn top_of<'a>(bits: Bits) -> &'a () {
@@ -673,7 +674,7 @@ impl Device for Abstract {
     }
 
     fn best(&self, selected: usize) -> Token {
-        7
+        u32::MAX
     }
 
     fn top(&self, selected: usize) -> &() {

@@ -6,6 +6,7 @@ use crate::block::{Block, Parent};
 use crate::core::Core;
 use crate::ids::{BlockId, NO_PAGE, RequestId, Token};
 use crate::image::{Image, ImageError};
+use crate::layout::*;
 use crate::ops::commit::Record;
 use crate::plan::{SeqPlan, StepPlan};
 use crate::premises::*;
@@ -153,10 +154,18 @@ fn launches_of(image: &Image, tiling: usize) -> (out: (usize, usize, usize, usiz
     (image.len(), rows, selected, image.tiles(tiling), image.length())
 }
 
-/// A new image takes what it was made for, in places for the largest step; and after `spread` its places are those again.
+/// A new image takes what it was made for, in places for the largest step; and after `spread` its places are those again. There is one
+/// for every program and device within the bounds of the proofs.
 fn made_of(program: &Program, tilings: &[Tiling], rows: usize, selected: usize) -> (out: Result<Image, ImageError>)
     ensures
         out matches Ok(image) ==> image.made_for(*program) && image.takes(rows, selected) && image.spread_out(image),
+        out is Ok <==> {
+            let (groups, entries) = (program.groups@.len(), rows * ((program.context + 63) / 64));
+            &&& rows <= 0x10_0000 && selected <= 0x10_0000 && program.context <= 0x40_0000 && program.vocab < 0x8000_0000 && groups < 0x8000_0000
+            &&& entries <= 0x1000_0000 && groups * entries <= 0x1000_0000
+            &&& forall|x: int| 0 <= x < tilings@.len() ==> 1 <= (#[trigger] tilings@[x]).height && tilings@[x].group < groups
+            &&& tiles_at(tilings@, groups as int, rows as int, selected as int, tilings@.len() as int) + groups * entries <= usize::MAX
+        },
 {
     let mut image = Image::new(program, tilings, rows, selected)?;
     image.spread();

@@ -8,7 +8,7 @@
 use super::views::*;
 use crate::ids::{NO_PAGE, PAGE};
 use crate::image::{Image, Place};
-use crate::layout::Layout;
+use crate::layout::*;
 use crate::plan::{SeqPlan, StepPlan};
 use crate::program::*;
 use crate::seam::*;
@@ -97,6 +97,17 @@ pub open(crate) spec fn rows_of(of: Tiling, rows: int) -> int {
 /// Every slot of a group has a number that an `i32` holds: the core takes no other device.
 pub open(crate) spec fn pages_small(limits: Limits, program: Program) -> bool {
     forall|g: int| 0 <= g < program.groups@.len() ==> #[trigger] (limits.pages)(g) <= COUNT_MAX / PAGE
+}
+
+/// Steps of so many rows and selected rows of this program have an array: all is within the bounds of the proofs, and its length is a
+/// number.
+pub open(crate) spec fn array_fits(program: Program, tilings: Seq<Tiling>, rows: usize, selected: usize) -> bool {
+    let (groups, entries) = (program.groups@.len() as int, rows * ((program.context + PAGE - 1) / (PAGE as int)));
+    &&& rows <= ROWS_MAX && selected <= ROWS_MAX
+    &&& program.context <= CONTEXT_MAX && program.vocab <= COUNT_MAX && groups <= COUNT_MAX
+    &&& entries <= TABLE_MAX && groups * entries <= TABLE_MAX
+    &&& forall|x: int| 0 <= x < tilings.len() ==> 0 < (#[trigger] tilings[x]).height && tilings[x].group < groups
+    &&& tiles_at(tilings, groups, rows as int, selected as int, tilings.len() as int) + groups * entries <= usize::MAX
 }
 
 impl Layout {

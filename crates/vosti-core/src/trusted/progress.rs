@@ -46,7 +46,8 @@ pub open(crate) spec fn taken(groups: Seq<usize>, n: int, g: int) -> int
     if n <= 0 { 0 } else { taken(groups, n - 1, g) + if groups[n - 1] == g { 1int } else { 0 } }
 }
 
-/// The pages taken are those that the rows lack, and so many are free.
+/// The pages taken are those that the rows lack, and so many are free. A group without a window keeps all pages of a request, so rows
+/// beyond as many positions as such a group has slots never have enough: a device need not serve them (`positions` of the processor's).
 pub open(crate) spec fn enough<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, rows: usize, groups: Seq<usize>) -> bool {
     let r = core.spec_request(id)->0;
     &&& forall|i: int| 0 <= i < groups.len() ==> (#[trigger] groups[i]) < r.tables@.len()
