@@ -292,6 +292,44 @@ fn weights_in_blocks_times_integers_have_the_interpreters_bits() {
     }
 }
 
+/// Experts of a layer.
+const EXPERTS: i64 = 3;
+
+#[test]
+fn an_expert_that_no_row_chose_is_not_read() {
+    let dims = [("K", 64), ("N", 70), ("E", EXPERTS), ("TOPK", 2)].map(|(name, value)| (name, Const::Int(value)));
+    for (kernel, more) in [("expert_glu", Some(("ACT", Const::Int(0)))), ("expert_down", None)] {
+        let dims: Vec<_> = dims.iter().cloned().chain(more).collect();
+        let stem = specialise("cpu", kernel, Dtype::Bf16, &dims).unwrap().to_string();
+        let mut case = case(&stem, 5, 9);
+        let experts = case.buffers.iter().position(|b| matches!(b, Buffer::I32(v) if v.len() > 1)).unwrap();
+        let Buffer::I32(ids) = &mut case.buffers[experts] else { unreachable!("just found") };
+        (0..).zip(&mut ids[..]).for_each(|(i, id)| *id = i % (EXPERTS as i32 - 1));
+        // The memory of the last expert is missing.
+        let short = |buffers: &[Buffer]| -> Vec<Buffer> {
+            let cut = |(param, buffer): (&vosti_kernels::Param, &Buffer)| {
+                let keep = |len: usize| len / EXPERTS as usize * (EXPERTS as usize - 1);
+                match (param.role, buffer) {
+                    (Role::Weight(_), Buffer::Bf16(v)) => Buffer::Bf16(v[..keep(v.len())].to_vec()),
+                    _ => buffer.clone(),
+                }
+            };
+            case.contract.params.iter().zip(buffers).map(cut).collect()
+        };
+        let (want, given) = (short(&plain(&case)), short(&case.buffers));
+        for isa in Isa::available() {
+            let plan = plan(&case.kernel, *isa);
+            let got = fast(&case.kernel, &plan, &given, case.grid, *isa, false, Some(3)).unwrap();
+            assert_eq!(difference(&case.kernel, &got, &want), None, "{stem} {isa:?}");
+            let mut given = given.clone();
+            let Buffer::I32(ids) = &mut given[experts] else { unreachable!("just found") };
+            ids[3] = EXPERTS as i32 - 1;
+            let read = fast(&case.kernel, &plan, &given, case.grid, *isa, false, Some(3));
+            assert!(read.is_err(), "{stem} {isa:?}: a row of the last expert");
+        }
+    }
+}
+
 /// What a specialisation's plans give otherwise than the interpreter, in words.
 fn differences(stem: &str) -> Vec<String> {
     let mut failures = Vec::new();

@@ -383,6 +383,8 @@ pub struct Plan {
     pub counts: Vec<u32>,
     /// Per live axis: its entry in `counts` (the next entry counts its groups) and its extent.
     pub live: Vec<(Count, usize)>,
+    /// The grid axes that the live lanes depend on: programs that differ only in another axis have the same.
+    pub live_by: [bool; 3],
     /// The grid axis along which programs read the same right operands of dots. These programs run one after the other.
     pub sweep: Option<usize>,
     /// Per parameter, the layout in which a dot wants to read it.

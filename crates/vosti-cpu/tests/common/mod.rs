@@ -167,14 +167,17 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::In(_) => random(&mut rng, elem, rows * width),
             Role::Out(_) => random(&mut rng, elem, rows * width),
             Role::Weight(part) if spec.constants.contains_key("BLOCKS") && part < 3 => {
-                let height = int("N") * if spec.kernel.contains("glu") { 2 } else { 1 };
+                let height = int("E").max(1) * int("N") * if spec.kernel.contains("glu") { 2 } else { 1 };
                 random(&mut rng, elem, height * int("BLOCKS") * if part == 0 { 32 } else { 2 })
             }
             Role::Weight(_) if param.elem == Some(Dtype::F32) => {
                 random(&mut rng, elem, (context * d / 2).max(width).max(d))
             }
             Role::Weight(_) if spec.constants.contains_key("V") => random(&mut rng, elem, v * int("H")),
-            Role::Weight(_) if int("E") > 0 => random(&mut rng, elem, int("E") * 2 * int("N") * int("K")),
+            Role::Weight(_) if int("E") > 0 => {
+                let height = int("E") * int("N") * if spec.kernel.contains("glu") { 2 } else { 1 };
+                random(&mut rng, elem, height * int("K"))
+            }
             // The second half of a gated layer's is as far away as N says.
             Role::Weight(_) => {
                 let height =

@@ -91,6 +91,9 @@ impl<'k> Compiler<'k> {
             return Ok(());
         }
         let Some(op) = self.made.get(&value).copied() else { return self.unsupported("a limit from inside a loop") };
+        if let OpKind::ProgramId { axis } = op.kind {
+            self.live_by[axis] = true;
+        }
         for operand in op.kind.operands() {
             self.slice(operand)?;
         }

@@ -76,6 +76,8 @@ struct Compiler<'k> {
     /// Per class of axes: its number among the live axes.
     live: HashMap<usize, u16>,
     live_axes: Vec<(Count, usize)>,
+    /// The grid axes that the live lanes depend on.
+    live_by: [bool; 3],
     constants: HashMap<(u64, usize), Rc<Allocation>>,
     /// Constants have their own scratch, so that no place that is freed and reused overwrites them.
     constant_scratch: ScratchAllocator,
@@ -108,6 +110,7 @@ impl<'k> Compiler<'k> {
             fixed: HashMap::new(),
             live: HashMap::new(),
             live_axes: Vec::new(),
+            live_by: [false; 3],
             constants: HashMap::new(),
             constant_scratch: ScratchAllocator::default(),
             wanted: vec![None; params],
@@ -151,6 +154,7 @@ impl<'k> Compiler<'k> {
             self.live_axes.iter().find_map(live).unwrap_or(self.counts[usize::from(count)] as usize)
         };
         Plan {
+            live_by: self.live_by,
             sweep: dot::sweep(self.kernel, &self.made),
             code: fusion::fuse(self.code, most),
             constants,
