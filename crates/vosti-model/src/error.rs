@@ -32,6 +32,18 @@ pub enum ModelError {
         /// The contradiction, with its offset or name.
         why: String,
     },
+    /// A GGUF file is a part of a model whose other parts are not there.
+    #[error("{file} is part {part} of {parts}: {why}")]
+    Incomplete {
+        /// The file's name.
+        file: String,
+        /// Which part it is, from 1.
+        part: usize,
+        /// How many there are.
+        parts: usize,
+        /// What is missing or wrong.
+        why: String,
+    },
     /// A file without the format's first bytes.
     #[error("{file} is not a GGUF file: give a .gguf file, or a Hugging Face folder as a folder")]
     NotGguf {

@@ -1,4 +1,4 @@
-//! A model's tensors on disk: one GGUF file, or safetensors files with or without an index. They are memory-mapped, not read.
+//! A model's tensors on disk: a GGUF file or its parts, or safetensors files with or without an index. They are memory-mapped, not read.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,11 +28,11 @@ pub struct RawTensor<'a> {
 
 /// Tensors by name.
 pub enum TensorFiles {
-    /// One GGUF file.
+    /// A GGUF file, or all parts of one.
     Gguf {
-        /// The mapped file.
-        map: Mmap,
-        /// Its header.
+        /// The mapped files.
+        maps: Vec<Mmap>,
+        /// The first one's header, with the tensors of all.
         metadata: Metadata,
     },
     /// The safetensors files of a Hugging Face folder.
@@ -99,11 +99,41 @@ const STRETCH: usize = 2048 << 10;
 const AROUND: usize = 64 << 10;
 
 impl TensorFiles {
-    /// Maps a GGUF file and parses its header. Errors: it cannot be read, is not a GGUF file, or is damaged.
+    /// Maps a GGUF file and parses its header; of a model in parts every part, whichever `path` is. Errors: one cannot be read, is
+    /// not a GGUF file, or is damaged; a part is missing, or is of another model.
     pub fn open_gguf(path: &Path) -> Result<Self> {
-        let map = map_file(path)?;
-        let metadata = Metadata::parse(&file_name(path), &map)?;
-        Ok(Self::Gguf { map, metadata })
+        let open = |path: &Path| -> Result<_> {
+            let map = map_file(path)?;
+            let metadata = Metadata::parse(&file_name(path), &map)?;
+            Ok((map, metadata))
+        };
+        let (map, metadata) = open(path)?;
+        let (given, parts) = metadata.part()?;
+        if parts == 1 {
+            return Ok(Self::Gguf { maps: vec![map], metadata });
+        }
+        let file = file_name(path);
+        let incomplete = |why: String| ModelError::Incomplete { file: file.clone(), part: given + 1, parts, why };
+        let name = |part: usize| format!("-{:05}-of-{parts:05}.gguf", part + 1);
+        let stem = file.strip_suffix(&name(given));
+        let stem = stem.ok_or_else(|| incomplete(format!("its name must end in {}", name(given))))?;
+        let mut opened = Some((map, metadata));
+        let (mut maps, mut headers) = (Vec::new(), Vec::new());
+        for part in 0..parts {
+            let path = path.with_file_name(format!("{stem}{}", name(part)));
+            let (map, metadata) = match opened.take_if(|_| part == given) {
+                Some(opened) => opened,
+                None if !path.exists() => return Err(incomplete(format!("{} is not beside it", file_name(&path)))),
+                None => open(&path)?,
+            };
+            if metadata.part()? != (part, parts) {
+                return Err(incomplete(format!("{} is no part of it", file_name(&path))));
+            }
+            maps.push(map);
+            headers.push(metadata);
+        }
+        let metadata = headers.remove(0).with_parts(headers)?;
+        Ok(Self::Gguf { maps, metadata })
     }
 
     /// Maps every safetensors file of a folder: those that the index names, or `model.safetensors`. Errors: a file is missing,
@@ -166,7 +196,7 @@ impl TensorFiles {
     pub fn give_back(&self, bytes: &[u8], tensor: &[u8]) {
         let holds = |map: &&Mmap| map.as_ptr_range().contains(&bytes.as_ptr());
         let map = match self {
-            Self::Gguf { map, .. } => Some(map).filter(holds),
+            Self::Gguf { maps, .. } => maps.iter().find(holds),
             Self::Safetensors { shards, .. } => shards.iter().filter_map(Shard::mapped).find(holds),
         };
         let Some(map) = map else { return };
@@ -189,9 +219,10 @@ impl TensorFiles {
     pub fn tensor(&self, name: &str) -> Result<RawTensor<'_>> {
         let missing = || ModelError::TensorMissing { name: name.to_string() };
         match self {
-            Self::Gguf { map, metadata } => {
+            Self::Gguf { maps, metadata } => {
                 let info = metadata.tensor(name).ok_or_else(missing)?;
-                Ok(RawTensor { shape: info.shape.clone(), kind: info.kind, bytes: &map[info.bytes.clone()] })
+                let bytes = &maps[info.part][info.bytes.clone()];
+                Ok(RawTensor { shape: info.shape.clone(), kind: info.kind, bytes })
             }
             Self::Safetensors { shards, places, .. } => {
                 let stored = find(shards, places, name).ok_or_else(missing)?;

@@ -73,7 +73,9 @@ pub struct TensorInfo {
     pub shape: Vec<usize>,
     /// Element type.
     pub kind: GgmlType,
-    /// Its bytes in the file.
+    /// The file that it is in, of a model in several.
+    pub part: usize,
+    /// Its bytes in that file.
     pub bytes: std::ops::Range<usize>,
 }
 
@@ -137,6 +139,36 @@ impl Metadata {
             return Err(self.bad("general.alignment", format!("is {alignment}, not a power of two")));
         }
         Ok(header_end.next_multiple_of(alignment as usize))
+    }
+
+    /// Which part of a model this file is, from 0, and how many parts there are.
+    pub fn part(&self) -> Result<(usize, usize)> {
+        let (part, parts) = (self.u32_or("split.no", 0)?, self.u32_or("split.count", 0)?.max(1));
+        if part >= parts || parts > 99_999 {
+            return Err(self.bad("split.no", format!("is {part} of {parts} parts")));
+        }
+        Ok((part as usize, parts as usize))
+    }
+
+    /// Adds the tensors of the other parts, which are in order. Error: a tensor is in two parts, or the parts have fewer or more
+    /// tensors than the first one says.
+    pub(crate) fn with_parts(mut self, others: Vec<Self>) -> Result<Self> {
+        for (part, other) in (1..).zip(others) {
+            for (name, info) in other.tensors {
+                if self.tensors.insert(name.clone(), TensorInfo { part, ..info }).is_some() {
+                    let why = format!("tensor `{name}` is in another part too");
+                    return Err(ModelError::Damaged { file: other.file, why });
+                }
+            }
+        }
+        let said = self.u32_opt("split.tensors.count")?;
+        match said.filter(|count| *count as usize != self.tensors.len()) {
+            None => Ok(self),
+            Some(count) => {
+                let why = format!("is {count}, and the parts have {} tensors", self.tensors.len());
+                Err(self.bad("split.tensors.count", why))
+            }
+        }
     }
 
     /// The file's name, for messages.
@@ -328,7 +360,7 @@ impl TensorHead {
         let begin = usize::try_from(offset).ok().and_then(|o| start.checked_add(o));
         let end = begin.zip(length).and_then(|(b, l)| b.checked_add(l));
         match (begin, end) {
-            (Some(begin), Some(end)) if end <= file_bytes => Ok(TensorInfo { shape, kind, bytes: begin..end }),
+            (Some(begin), Some(end)) if end <= file_bytes => Ok(TensorInfo { shape, kind, part: 0, bytes: begin..end }),
             _ => Err(damaged(format!("tensor `{name}` ends past the end of the file ({file_bytes} bytes)"))),
         }
     }

@@ -41,7 +41,11 @@ impl Gguf {
     }
 
     fn tensor(self, shape: &[u64], kind: u32, offset: u64) -> Self {
-        let mut file = self.string("t").u32(shape.len() as u32);
+        self.named("t", shape, kind, offset)
+    }
+
+    fn named(self, name: &str, shape: &[u64], kind: u32, offset: u64) -> Self {
+        let mut file = self.string(name).u32(shape.len() as u32);
         for axis in shape {
             file = file.u64(*axis);
         }
@@ -52,6 +56,56 @@ impl Gguf {
         let error = Metadata::parse("bad.gguf", &self.0).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+/// Part `part` of `parts` of a model with `tensors` tensors; this one's has four elements with this value.
+fn part((part, parts): (u32, u32), tensors: u32, name: &str, value: f32) -> Vec<u8> {
+    let file = Gguf::new(1, 3).string("split.no").u32(4).u32(part).string("split.count").u32(4).u32(parts);
+    let file = file.string("split.tensors.count").u32(4).u32(tensors).named(name, &[4], 0, 0);
+    let mut bytes = file.0;
+    bytes.resize(bytes.len().next_multiple_of(32), 0);
+    bytes.extend([value; 4].iter().flat_map(|value| value.to_le_bytes()));
+    bytes
+}
+
+#[test]
+fn a_gguf_in_parts_opens_from_any_part_and_only_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |part: usize| folder.path().join(format!("m-{:05}-of-00003.gguf", part + 1));
+    let put = |place: usize, bytes: &[u8]| std::fs::write(path(place), bytes).unwrap();
+    let right = || (0..3).for_each(|i| put(i, &part((i as u32, 3), 3, &format!("t{i}"), i as f32)));
+    right();
+    for given in 0..3 {
+        let files = TensorFiles::open_gguf(&path(given)).unwrap();
+        for i in 0..3 {
+            let tensor = files.tensor(&format!("t{i}")).unwrap();
+            assert_eq!(tensor.bytes, [(i as f32).to_le_bytes(); 4].concat());
+            files.give_back(tensor.bytes, tensor.bytes);
+            assert_eq!(tensor.bytes, [(i as f32).to_le_bytes(); 4].concat());
+        }
+        assert_eq!(files.metadata().unwrap().file(), "m-00001-of-00003.gguf");
+    }
+    let refused = |given: &Path, says: &str| {
+        let error = TensorFiles::open_gguf(given).map(drop).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    std::fs::remove_file(path(1)).unwrap();
+    refused(&path(0), "m-00001-of-00003.gguf is part 1 of 3: m-00002-of-00003.gguf is not beside it");
+    put(1, &part((2, 3), 3, "t1", 1.0));
+    refused(&path(0), "m-00002-of-00003.gguf is no part of it");
+    put(1, &part((1, 3), 3, "t0", 1.0));
+    refused(&path(2), "m-00002-of-00003.gguf is damaged: tensor `t0` is in another part too");
+    put(1, &part((1, 3), 3, "t1", 1.0)[..40]);
+    refused(&path(0), "m-00002-of-00003.gguf is damaged: it counts 3 things");
+    right();
+    put(0, &part((0, 3), 4, "t0", 0.0));
+    refused(&path(1), "`split.tensors.count` is 4, and the parts have 3 tensors");
+    put(0, &part((3, 3), 3, "t0", 0.0));
+    refused(&path(0), "`split.no` is 3 of 3 parts");
+    right();
+    let renamed = folder.path().join("renamed.gguf");
+    std::fs::rename(path(2), &renamed).unwrap();
+    refused(&renamed, "renamed.gguf is part 3 of 3: its name must end in -00003-of-00003.gguf");
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl FromStr for Repository {
 /// A model whose files are all on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// A GGUF file, or a folder.
+    /// A GGUF file or the first of its parts, or a folder.
     pub path: PathBuf,
     /// The commit that its files are of.
     pub commit: String,
@@ -104,7 +104,9 @@ impl HubCache {
         let chosen = choose(repository, names.iter().map(String::as_str)).ok()?;
         let whole = |name: &&str| snapshot.join(name).exists();
         match chosen {
-            Chosen::File(name) => whole(&name).then(|| Found { path: snapshot.join(name), commit: commit.clone() }),
+            Chosen::Files(names) => {
+                names.iter().all(whole).then(|| Found { path: snapshot.join(names[0]), commit: commit.clone() })
+            }
             Chosen::Folder(_) => {
                 let index = fs::read_to_string(snapshot.join("model.safetensors.index.json")).unwrap_or_default();
                 #[derive(Deserialize, Default)]
@@ -133,7 +135,8 @@ impl HubCache {
                 models.push((name.clone(), found));
             }
             let files = self.snapshot(&repository).map(|(snapshot, _)| names_in(&snapshot, 1)).unwrap_or_default();
-            for file in files.iter().filter(|file| file.ends_with(".gguf")) {
+            let first = |file: &&String| file.ends_with(".gguf") && part_of(file).is_none_or(|(_, part, _)| part == 1);
+            for file in files.iter().filter(first) {
                 let name = format!("{name}:{}", quant_of(file));
                 let found = name.parse().ok().and_then(|repository| self.find(&repository));
                 models.extend(found.map(|found| (name, found)));
@@ -182,7 +185,8 @@ fn names_in(folder: &Path, levels: usize) -> Vec<String> {
 /// The files of a repository that make a model.
 #[derive(Debug, PartialEq, Eq)]
 enum Chosen<'a> {
-    File(&'a str),
+    /// A GGUF file, or all parts of one in order.
+    Files(Vec<&'a str>),
     Folder(Vec<&'a str>),
 }
 
@@ -196,9 +200,12 @@ fn choose<'a>(repository: &Repository, names: impl Iterator<Item = &'a str> + Cl
         };
         return Ok(Chosen::Folder(here.into_iter().filter(wanted).collect()));
     }
-    // A projector for images is no model, and a quantisation in parts is several files.
-    let models: Vec<&str> =
+    // A projector for images is no model.
+    let files: Vec<&str> =
         names.filter(|name| name.ends_with(".gguf") && !name.to_lowercase().contains("mmproj")).collect();
+    // A file in parts is known by its first.
+    let models: Vec<&str> =
+        files.iter().copied().filter(|name| part_of(name).is_none_or(|(_, part, _)| part == 1)).collect();
     let of = |quant: &str| models.iter().copied().filter(|name| quant_of(name).eq_ignore_ascii_case(quant)).collect();
     let listed = || models.iter().map(|name| quant_of(name)).collect::<Vec<_>>().join(", ");
     let found: Vec<&str> = match &repository.quant {
@@ -207,8 +214,19 @@ fn choose<'a>(repository: &Repository, names: impl Iterator<Item = &'a str> + Cl
         None => of(QUANT_DEFAULT),
     };
     match found[..] {
-        [one] => Ok(Chosen::File(one)),
-        [] if models.is_empty() => {
+        [one] => {
+            let Some((stem, _, parts)) = part_of(one) else { return Ok(Chosen::Files(vec![one])) };
+            let mut all: Vec<&str> = files
+                .into_iter()
+                .filter(|name| part_of(name).is_some_and(|(of, _, count)| (of, count) == (stem, parts)))
+                .collect();
+            all.sort_unstable();
+            match all.len() == parts {
+                true => Ok(Chosen::Files(all)),
+                false => Err(format!("{one} is one of {parts} parts, and there are {}", all.len())),
+            }
+        }
+        [] if files.is_empty() => {
             Err("the repository has no GGUF file, and no safetensors beside a config.json".into())
         }
         [] => Err(format!(
@@ -216,13 +234,21 @@ fn choose<'a>(repository: &Repository, names: impl Iterator<Item = &'a str> + Cl
             repository.quant.as_deref().unwrap_or(QUANT_DEFAULT),
             listed()
         )),
-        _ => Err(format!("{} files match, and a model must be one file: {}", found.len(), found.join(", "))),
+        _ => Err(format!("{} models match, and one is wanted: {}", found.len(), found.join(", "))),
     }
 }
 
-/// `Q4_K_M` of `x-Q4_K_M.gguf` and `x.Q4_K_M.gguf`.
+/// What is before `-00001-of-00003.gguf` in a part's name, its number from 1, and how many parts there are.
+fn part_of(name: &str) -> Option<(&str, usize, usize)> {
+    let (rest, parts) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+    let (stem, part) = rest.rsplit_once('-')?;
+    let number = |text: &str| text.parse().ok().filter(|_| text.len() == 5);
+    Some((stem, number(part)?, number(parts)?))
+}
+
+/// `Q4_K_M` of `x-Q4_K_M.gguf`, `x.Q4_K_M.gguf` and `x-Q4_K_M-00001-of-00003.gguf`.
 fn quant_of(name: &str) -> &str {
-    let stem = name.strip_suffix(".gguf").unwrap_or(name);
+    let stem = part_of(name).map_or(name.strip_suffix(".gguf").unwrap_or(name), |(stem, ..)| stem);
     stem.rsplit(['-', '.', '/']).next().unwrap_or(stem)
 }
 
@@ -268,8 +294,7 @@ pub fn fetch(
     [folder.join("blobs"), folder.join("refs"), snapshot.clone()].iter().try_for_each(|path| made(path))?;
     let _lock = lock(&folder.join(".vosti.lock"), progress)?;
     let wanted = match &chosen {
-        Chosen::File(name) => vec![*name],
-        Chosen::Folder(names) => names.clone(),
+        Chosen::Files(names) | Chosen::Folder(names) => names.clone(),
     };
     for file in listing.siblings.iter().filter(|file| wanted.contains(&file.rfilename.as_str())) {
         if !plain(&file.rfilename) {
@@ -284,7 +309,7 @@ pub fn fetch(
     made(branch.parent().expect("a branch's file has a folder"))?;
     fs::write(&branch, &listing.sha).map_err(FetchError::io(&branch))?;
     let path = match chosen {
-        Chosen::File(name) => snapshot.join(name),
+        Chosen::Files(names) => snapshot.join(names[0]),
         Chosen::Folder(_) => snapshot,
     };
     Ok(Found { path, commit: listing.sha })
@@ -400,8 +425,7 @@ mod tests {
     fn one_file_is_chosen_or_the_reason_names_what_there_is() {
         let chosen = |text: &str, names: &[&'static str]| {
             choose(&text.parse().unwrap(), names.iter().copied()).map(|chosen| match chosen {
-                Chosen::File(name) => vec![name],
-                Chosen::Folder(names) => names,
+                Chosen::Files(names) | Chosen::Folder(names) => names,
             })
         };
         let quants = ["README.md", "m-Q4_K_M.gguf", "m-Q8_0.gguf", "mmproj-m-f16.gguf"];
@@ -413,6 +437,10 @@ mod tests {
         assert_eq!(chosen("o/r", &folder).unwrap(), ["config.json", "model.safetensors", "tokenizer.json"]);
         assert!(chosen("o/r", &["pytorch_model.bin", "config.json"]).unwrap_err().contains("no GGUF file"));
         let parts = ["m-Q4_K_M/m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M/m-Q4_K_M-00002-of-00002.gguf"];
-        assert!(chosen("o/r", &parts).is_err());
+        assert_eq!(chosen("o/r", &parts).unwrap(), parts);
+        assert_eq!(chosen("o/r:q4_k_m", &[parts[1], "m-Q8_0.gguf", parts[0]]).unwrap(), parts);
+        let why = chosen("o/r", &parts[..1]).unwrap_err();
+        assert!(why.contains("one of 2 parts, and there are 1"), "{why}");
+        assert!(chosen("o/r:Q2_K", &parts).unwrap_err().ends_with(": Q4_K_M"));
     }
 }
