@@ -20,6 +20,7 @@ use run::{Answered, Choice, Run};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::pool::{self, Demand, Origin};
@@ -103,13 +104,30 @@ struct Call {
 /// Requests that the engine has, as a multiple of those that run together.
 const AHEAD: usize = 2;
 
+/// The process that made the first engine; 0 before.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Refuses a process that was forked from the one with the threads: a call would wait for them for ever.
+fn not_forked() -> PyResult<()> {
+    let own = std::process::id();
+    match PROCESS.compare_exchange(0, own, Relaxed, Relaxed) {
+        Err(first) if first != own => Err(failed(format!(
+            "this process was forked from process {first}, which used vosti first, and the engine's threads stayed there: start \
+             processes with multiprocessing.get_context(\"spawn\"), or use vosti only in the children"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
 impl PyEngine {
-    fn started(&self) -> Started {
-        self.lock().clone()
+    /// The engine for new requests. Refused in a forked process.
+    fn started(&self) -> PyResult<Started> {
+        not_forked()?;
+        Ok(self.lock().clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Started> {
@@ -140,9 +158,10 @@ impl PyEngine {
             })?;
             asked(given).map_err(refused)
         };
+        let started = self.started()?;
         py.detach(|| {
             (0..count).try_for_each(|index| make(index).map(drop))?;
-            let (run, started) = (Run::new(self.own.clone()), self.started());
+            let run = Run::new(self.own.clone());
             let ahead = AHEAD * self.making.sequences;
             let read = |index, answered| Python::attach(|py| read(py, index, answered));
             run.all(what, (0..count).map(make), ahead, &started, read, &mut |count| tell(done.as_ref(), count))
@@ -189,6 +208,7 @@ impl PyEngine {
                 return Err(refused(format!("arithmetic is {other:?}: give integers, bf16 or None")));
             }
         };
+        not_forked()?;
         // Each as long as the context allows.
         let demand = Demand { tokens: usize::MAX, sequences };
         let pool = pool::Asked { pages: kv_pages, bytes: None, demand };
@@ -205,12 +225,12 @@ impl PyEngine {
     /// Names the deployment: two deployments with one fingerprint give the same answers.
     #[getter]
     fn fingerprint(&self) -> String {
-        self.started().fingerprint
+        self.lock().fingerprint.clone()
     }
 
     /// For tests: answers that run, answers that wait, and, since the engine's start, its steps and the answers that were aborted.
     fn counts(&self, py: Python<'_>) -> PyResult<(usize, usize, u64, u64)> {
-        let engine = self.started().engine;
+        let engine = self.started()?.engine;
         let (status, counters) = py.detach(move || engine.report()).map_err(failed)?;
         Ok((status.running, status.waiting, counters.steps, counters.aborted))
     }
@@ -223,6 +243,7 @@ impl PyEngine {
 
     /// Replaces every weight, and drops all keys and values. On an error nothing changes.
     fn replace(&self, py: Python<'_>, tensors: &PyReplacement) -> PyResult<()> {
+        not_forked()?;
         let tensors = tensors.take()?;
         py.detach(|| {
             let stays = |error| refused(format!("the weights were not changed: {error}"));
@@ -364,6 +385,12 @@ fn command(py: Python<'_>, words: Vec<OsString>) -> u8 {
     })
 }
 
+/// Refuses parameters of another type or out of their range.
+#[pyfunction]
+fn check(params: Params) -> PyResult<()> {
+    params.check().map_err(refused)
+}
+
 #[pymodule]
 fn _vosti(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyEngine>()?;
@@ -371,6 +398,7 @@ fn _vosti(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Answered>()?;
     module.add_class::<Choice>()?;
     module.add_class::<Run>()?;
+    module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(command, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -7,6 +7,7 @@ use crate::own::Own;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use vosti_engine::random::prompt_seed;
+use vosti_engine::text::TokenText;
 use vosti_engine::{Given, Numbers, Sampling, SamplingParams, Token};
 use vosti_server::api::resume::{Resume, ResumedChoice};
 use vosti_server::grammar::{Grammar, GrammarError};
@@ -58,31 +59,58 @@ pub struct Asked {
 }
 
 impl Params {
-    pub fn asked(self, prompt: Vec<Token>, had: Option<Had>, own: &Own, fingerprint: &str) -> Result<Asked, String> {
-        own.check(&prompt)?;
+    /// What can be said of the parameters without a model.
+    pub fn check(&self) -> Result<(), String> {
         if self.n == 0 {
             return Err("n is 0: ask for at least one answer".into());
         }
+        if self.max_tokens == Some(0) {
+            return Err("max_tokens is 0: ask for at least one token".into());
+        }
+        if let Some(tokens) = self.max_tokens.filter(|tokens| *tokens < self.min_tokens) {
+            return Err(format!("min_tokens is {}, and max_tokens {tokens}", self.min_tokens));
+        }
+        processed(&self.logprobs_mode)?;
+        self.grammar.as_deref().map(read).transpose()?;
+        let no_text: Arc<dyn TokenText> = Arc::new(|_: Token, _: &mut Vec<u8>| {});
+        self.sampling(SamplingParams { text: Some(no_text), tokens_max: 1, ..SamplingParams::default() }).map(drop)
+    }
+
+    /// These parameters, with what the model's side adds in `own`.
+    fn sampling(&self, own: SamplingParams) -> Result<Sampling, String> {
+        let mut stop_tokens = own.stop_tokens;
+        stop_tokens.extend(&self.stop_token_ids);
+        let sampling = Sampling::new(SamplingParams {
+            logit_bias: self.logit_bias.clone(),
+            stop_tokens,
+            stop_strings: self.stop.clone(),
+            thoughts: None,
+            text: own.text,
+            constraint: own.constraint,
+            tokens_min: self.min_tokens,
+            tokens_max: own.tokens_max,
+            seed: own.seed,
+            ..SamplingParams::of(self.numbers()?)
+        });
+        sampling.map_err(|error| error.to_string())
+    }
+
+    pub fn asked(self, prompt: Vec<Token>, had: Option<Had>, own: &Own, fingerprint: &str) -> Result<Asked, String> {
+        own.check(&prompt)?;
+        self.check()?;
         let room = (own.context as usize).saturating_sub(prompt.len()).max(1);
         let tokens_max = self.max_tokens.unwrap_or(room).min(room);
         let seed = prompt_seed(self.seed, self.place);
-        let numbers = self.numbers()?;
         let grammar = self.grammar.as_deref().map(read).transpose()?;
         let constraint = grammar.as_ref().map(|grammar| own.compile(grammar)).transpose()?;
-        let ends = own.ends().filter(|_| !self.ignore_eos);
-        let sampling = Sampling::new(SamplingParams {
-            logit_bias: self.logit_bias,
-            stop_tokens: ends.chain(self.stop_token_ids).collect(),
-            stop_strings: self.stop,
-            thoughts: None,
+        let sampling = self.sampling(SamplingParams {
+            stop_tokens: own.ends().filter(|_| !self.ignore_eos).collect(),
             text: own.text.is_some().then(|| own.bytes.clone()),
             constraint,
-            tokens_min: self.min_tokens,
             tokens_max,
             seed,
-            ..SamplingParams::of(numbers)
-        });
-        let sampling = sampling.map_err(|error| error.to_string())?;
+            ..SamplingParams::default()
+        })?;
         let parameters = self.receipt.then(|| Parameters::of(&sampling, grammar));
         let mut job = Job {
             prompts: vec![Arc::from(prompt)],

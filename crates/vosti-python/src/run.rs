@@ -47,6 +47,8 @@ pub struct Answered {
     cached_tokens: usize,
     finished: bool,
     fingerprint: String,
+    /// The seed that gives this prompt alone the same answers.
+    seed: u64,
 }
 
 impl Answered {
@@ -101,7 +103,6 @@ struct Growing {
     answered: Answered,
     prompt: Arc<[Token]>,
     parameters: Option<Parameters>,
-    seed: u64,
     /// None until the engine has accepted the request.
     in_engine: Option<InEngine>,
     failure: Option<Failure>,
@@ -141,10 +142,10 @@ impl Run {
                 cached_tokens: 0,
                 finished: false,
                 fingerprint: started.fingerprint.clone(),
+                seed,
             },
             prompt: job.prompts[0].clone(),
             parameters,
-            seed,
             in_engine: None,
             failure: None,
             fresh: false,
@@ -240,7 +241,7 @@ impl Run {
         params: Params,
         had: Option<Had>,
     ) -> PyResult<()> {
-        let started = engine.started();
+        let started = engine.started()?;
         let asked = params.asked(prompt, had, &self.own, &started.fingerprint).map_err(refused)?;
         self.submit(index, asked, &started).map_err(failed)
     }
@@ -329,7 +330,7 @@ impl Growing {
                     date: None,
                     prompt: self.prompt.to_vec(),
                     parameters: parameters.clone(),
-                    seed: self.seed,
+                    seed: self.answered.seed,
                     choice: delta.index as u32,
                     tokens: choice.token_ids.clone(),
                     finish_reason: reason.to_string(),

@@ -93,9 +93,9 @@ class TestAsyncLLM(unittest.TestCase):
 
     def test_wrong_input_is_raised_where_it_was_asked(self):
         async def wrong():
-            for params, says in ((SamplingParams(temperature=-1), "temperature"), (SamplingParams(n=0), "n is 0")):
+            for prompt, params, says in ((5, KINDS[0], "the prompt is 5"), ("x", {"n": 1}, "the sampling parameters are {'n': 1}")):
                 with self.assertRaisesRegex(ValueError, says):
-                    await self.whole("x", params)
+                    await self.whole(prompt, params)
             with self.assertRaisesRegex(ValueError, "600 tokens|context"):
                 await self.whole([1] * 600, KINDS[0])
             await self.whole("x", KINDS[0])

@@ -16,7 +16,7 @@ import unittest
 
 import numpy as np
 
-from vosti import LLM, SamplingParams, StructuredOutputsParams
+from vosti import LLM, AsyncLLM, SamplingParams, StructuredOutputsParams
 
 PROMPTS = ["The capital of France is", "Once upon a time", "def add(a, b):", "1, 2, 3,", "Water boils at"]
 
@@ -173,11 +173,36 @@ class TestLLM(unittest.TestCase):
             (lambda: self.llm.generate([[1 << 31]]), "not in the vocabulary"),
             (lambda: self.llm.generate([[5], [1 << 32]]), "prompt 1: "),
             (lambda: self.llm.generate([[5], [-1]]), "prompt 1: "),
-            (lambda: self.llm.generate("x", SamplingParams(temperature="warm")), "prompt 0: .*temperature"),
-            (lambda: self.llm.generate("x", SamplingParams(temperature=-1)), "temperature"),
-            (lambda: self.llm.generate("x", SamplingParams(max_tokens=-1)), "max_tokens"),
-            (lambda: self.llm.generate("x", SamplingParams(top_k=-2)), "top_k is -2"),
-            (lambda: self.llm.generate("x", SamplingParams(top_k=1 << 32)), "top_k is 4294967296"),
+            (lambda: SamplingParams(temperature="warm"), "SamplingParams: .*temperature"),
+            (lambda: SamplingParams(temperature=-1), "temperature is -1; it must be between 0 and 100"),
+            (lambda: SamplingParams(max_tokens=-1), "max_tokens is -1"),
+            (lambda: SamplingParams(max_tokens=0), "max_tokens is 0"),
+            (lambda: SamplingParams(min_tokens=5, max_tokens=4), "min_tokens is 5, and max_tokens 4"),
+            (lambda: SamplingParams(n=0), "n is 0"),
+            (lambda: SamplingParams(top_k=-2), "top_k is -2"),
+            (lambda: SamplingParams(top_k=1 << 32), "top_k is 4294967296"),
+            (lambda: SamplingParams(seed="7"), "seed is '7'"),
+            (lambda: SamplingParams(seed=1 << 64), "seed is 18446744073709551616"),
+            (lambda: SamplingParams(stop=["a", ""]), "stop string number 1 is empty"),
+            (lambda: SamplingParams(stop=5), "stop is 5: give a list of texts"),
+            (lambda: SamplingParams(stop_token_ids=["a"]), "stop_token_ids is .*: give a list of token ids"),
+            (lambda: SamplingParams(logit_bias={"3": 1}), "logit_bias is .*: give a dict by token ids"),
+            (lambda: SamplingParams(logit_bias={3: 200}), "logit_bias for token 3 is 200"),
+            (lambda: SamplingParams(logprobs_mode="cooked"), "logprobs_mode is"),
+            (lambda: SamplingParams(structured_outputs={"regex": "a"}), "structured_outputs is .*: give a StructuredOutputsParams"),
+            (lambda: dataclasses.replace(SamplingParams(), top_p=2), "top_p is 2"),
+            (lambda: self.llm.generate("x", {"temperature": 1}), "sampling_params is"),
+            (lambda: self.llm.generate(["x", "y"], [SamplingParams(), None]), "the sampling parameters of prompt 1 are None"),
+            (lambda: self.llm.generate(5), "the prompts are 5: give a list"),
+            (lambda: self.llm.generate(None), "the prompts are None"),
+            (lambda: self.llm.generate(["x", None]), "prompt 1 is None: a prompt is a text, a list of token ids"),
+            (lambda: self.llm.generate([[1, 2.5]]), "prompt 0 is .*2.5"),
+            (lambda: self.llm.generate([b"x"]), "prompt 0 is b'x'"),
+            (lambda: self.llm.generate({"prompt": 3}), "the prompt is 3"),
+            (lambda: self.llm.generate({"prompt_embeds": 3}), "the prompt has the keys .'prompt_embeds'"),
+            (lambda: self.llm.score(["x", 3]), "sequence 1 is 3"),
+            (lambda: self.llm.chat("hello"), "the messages are 'hello'"),
+            (lambda: self.llm.chat([{"role": "user", "content": {1, 2}}]), "must be JSON"),
             (lambda: self.llm.generate(["x", "y"], [SamplingParams()]), "2 prompts and 1"),
             (lambda: self.llm.generate([[1] * 600]), "prompt 0"),
             (lambda: self.llm.generate("x", SamplingParams(structured_outputs=StructuredOutputsParams())), "asks for nothing"),
@@ -196,6 +221,83 @@ class TestLLM(unittest.TestCase):
         self.assertEqual(len(self.llm.generate("x", SamplingParams(max_tokens=1))), 1)
         kept = [self.llm.generate("x", SamplingParams(seed=1, max_tokens=4, top_k=k)) for k in (0, -1)]
         self.assertEqual(self.ids(kept[0]), self.ids(kept[1]))
+
+    def test_arguments_of_vllm_are_taken_or_refused_by_name(self):
+        taken = LLM("smollm2-135m", max_model_len=64, tensor_parallel_size=1, dtype="bfloat16", trust_remote_code=True,
+                    enforce_eager=True, enable_prefix_caching=True, disable_log_stats=True, seed=0)
+        self.assertEqual(taken.max_model_len, 64)
+        self.assertEqual(SamplingParams(seed=1, skip_special_tokens=True, best_of=None, bad_words=[]), SamplingParams(seed=1))
+        refused = [
+            (lambda: LLM(gpu_memory_utilization=0.9), ValueError, r"LLM\(gpu_memory_utilization=0.9\): the model runs on the processor"),
+            (lambda: AsyncLLM(tensor_parallel_size=2), ValueError, r"AsyncLLM\(tensor_parallel_size=2\): one process"),
+            (lambda: LLM(enable_prefix_caching=False), ValueError, "always on, and changes no bit"),
+            (lambda: LLM(dtype="float16"), ValueError, "BF16"),
+            (lambda: LLM(max_model_length=64), TypeError, "LLM has no argument max_model_length: did you mean max_model_len?"),
+            (lambda: SamplingParams(best_of=3), ValueError, r"SamplingParams\(best_of=3\): all `n` answers"),
+            (lambda: SamplingParams(temprature=1), TypeError, "SamplingParams has no argument temprature: did you mean temperature?"),
+            (lambda: self.llm.beam_search, AttributeError, "LLM has no beam_search: answers are drawn"),
+            (lambda: self.llm.no_such_thing, AttributeError, "LLM has no no_such_thing$"),
+        ]
+        for call, kind, says in refused:
+            with self.assertRaisesRegex(kind, says):
+                call()
+
+    def test_without_a_seed_calls_differ_and_the_output_says_how_to_repeat_it(self):
+        for params in (SamplingParams(max_tokens=12), SamplingParams(max_tokens=12, seed=-1), None):
+            first, second = (self.llm.generate(PROMPTS[:2], params, use_tqdm=False) for _ in range(2))
+            self.assertEqual(len({output.seed for output in first + second}), 4)
+            if params is None:
+                continue  # An answer to its end is long.
+            self.assertNotEqual(self.ids(first), self.ids(second))
+            for output, prompt in zip(first, PROMPTS):
+                again = self.llm.generate(prompt, dataclasses.replace(params, seed=output.seed))
+                self.assertEqual((self.ids(again), again[0].seed), ([[output.outputs[0].token_ids]], output.seed))
+            # An answer that goes on keeps its seed, whatever else is drawn in the call.
+            cut = [None, dataclasses.replace(first[1], outputs=[dataclasses.replace(
+                first[1].outputs[0], token_ids=first[1].outputs[0].token_ids[:3], finish_reason=None)])]
+            for asked in (params, [params] * 2):
+                resumed = self.llm.generate(PROMPTS[:2], asked, use_tqdm=False, resume=cut)
+                self.assertEqual(self.ids(resumed)[1], self.ids(first)[1])
+
+    def test_an_engine_s_seed_repeats_a_program(self):
+        def program(seed):
+            llm = LLM("smollm2-135m", max_model_len=64, seed=seed)
+            return [self.ids(llm.generate(PROMPTS[:2], SamplingParams(max_tokens=8), use_tqdm=False)) for _ in range(2)]
+
+        self.assertEqual(program(7), program(7))
+        self.assertNotEqual(*program(7))
+        self.assertNotEqual(program(7), program(8))
+
+    @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
+    def test_a_forked_process_is_refused_at_once(self):
+        calls = [lambda: self.llm.generate("x"), lambda: self.llm.score(["a b c"]), lambda: LLM("smollm2-135m", max_model_len=64)]
+        for call in calls:
+            reads, writes = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    signal.alarm(20)
+                    call()
+                    said = "it ran"
+                except BaseException as error:
+                    said = f"{type(error).__name__}: {error}"
+                os.write(writes, said.encode())
+                os._exit(0)
+            os.close(writes)
+            with open(reads) as pipe:
+                self.assertRegex(pipe.read(), "^RuntimeError: this process was forked .*spawn")
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_a_tokenizer_gives_the_ids_of_a_prompt(self):
+        tokenizer, messages = self.llm.get_tokenizer(), [{"role": "user", "content": "Hi"}]
+        ids = tokenizer.encode(PROMPTS[0])
+        self.assertEqual((ids, tokenizer(PROMPTS[0])["input_ids"]), (self.llm.tokenize(PROMPTS[0]), ids))
+        self.assertEqual(tokenizer.decode(ids), PROMPTS[0])
+        self.assertGreater(len(tokenizer), max(ids))
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        output = self.llm.chat(messages, SamplingParams(max_tokens=1))[0]
+        self.assertEqual(text, output.prompt)
+        self.assertEqual(tokenizer.apply_chat_template(messages, add_generation_prompt=True), output.prompt_token_ids)
 
     def test_ctrl_c_ends_a_call_and_the_next_one_runs(self):
         params = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)

@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from ._model import Messages, Model, Prompt, score_rows, several
+from ._model import Messages, Model, Prompt, score_rows
 from ._outputs import RequestOutput
 from ._sampling import SamplingParams
 
@@ -49,7 +49,7 @@ class AsyncLLM(Model):
 
     async def score(self, sequences: Union[Prompt, Sequence[Prompt]]) -> List[np.ndarray]:
         """As `LLM.score`."""
-        tokens = [self._prompt(sequence)[1] for sequence in several(sequences)]
+        tokens = [ids for _, ids in self._prompts(sequences, "sequence")]
         return score_rows(await _aside(self._engine.score, len(tokens), tokens.__getitem__, None))
 
     async def update_weights(self, weights: Mapping[str, Any]) -> None:
@@ -74,7 +74,11 @@ class AsyncLLM(Model):
                       request_id: Optional[str], resume: Optional[RequestOutput]) -> AsyncIterator[RequestOutput]:
         if self._ended.is_set():
             raise RuntimeError("this AsyncLLM was shut down")
-        params = (sampling_params or self.get_default_sampling_params())._checked()
+        params = self.get_default_sampling_params() if sampling_params is None else sampling_params
+        if not isinstance(params, SamplingParams):
+            raise ValueError(f"the sampling parameters are {params!r}: give a SamplingParams")
+        form = params._engine_form()
+        form.seed = resume.seed if resume is not None and params._drawn else self._seed(params)
         number = next(self._numbers)
         name = str(number) if request_id is None else request_id
         if name in self._running:
@@ -83,9 +87,9 @@ class AsyncLLM(Model):
         self._running[name] = number
         self._queues[number] = asyncio.get_running_loop(), queue
         try:
-            if params.grammar is not None:
-                await _aside(self._engine.compile, params.grammar)
-            self._run.add(self._engine, number, tokens, params, resume and resume._had())
+            if form.grammar is not None:
+                await _aside(self._engine.compile, form.grammar)
+            self._run.add(self._engine, number, tokens, form, resume and resume._had())
             finished = False
             while not finished:
                 answered, error = await queue.get()

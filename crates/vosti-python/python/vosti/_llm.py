@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from ._model import Messages, Model, Prompt, score_rows, several
+from ._model import Messages, Model, Prompt, score_rows
 from ._outputs import RequestOutput
 from ._sampling import SamplingParams
 
@@ -33,15 +33,14 @@ class LLM(Model):
         `resume` has, for each prompt, the part of its answer that there is already, or None: the answer continues after that part,
         and is returned whole.
         """
-        given = [self._prompt(prompt) for prompt in several(prompts)]
-        return self._answer(given, sampling_params, use_tqdm, resume)
+        return self._answer(self._prompts(prompts, "prompt"), sampling_params, use_tqdm, resume)
 
     def chat(self, messages: Union[Messages, Sequence[Messages]],
              sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, *,
              use_tqdm: bool = True, add_generation_prompt: bool = True, tools: Optional[Sequence[Mapping]] = None,
              chat_template_kwargs: Optional[Mapping[str, Any]] = None, resume: Resume = None) -> List[RequestOutput]:
         """Answers one conversation or several, by the model's chat template."""
-        one = len(messages) > 0 and isinstance(messages[0], Mapping)
+        one = isinstance(messages, (str, Mapping)) or len(messages) > 0 and isinstance(messages[0], Mapping)
         given = [self._rendered(talk, add_generation_prompt, tools, chat_template_kwargs)
                  for talk in ([messages] if one else messages)]
         return self._answer(given, sampling_params, use_tqdm, resume)
@@ -49,25 +48,37 @@ class LLM(Model):
     def score(self, sequences: Union[Prompt, Sequence[Prompt]], *, use_tqdm: bool = True) -> List[np.ndarray]:
         """Log-probabilities of each sequence's tokens except the first, given the tokens before: float32, one fewer than
         the sequence has tokens. They are the same bits that `generate` gives for these tokens."""
-        tokens = [self._prompt(sequence)[1] for sequence in several(sequences)]
+        tokens = [ids for _, ids in self._prompts(sequences, "sequence")]
         with _Bar(len(tokens), "scored", use_tqdm) as bar:
             return score_rows(self._engine.score(len(tokens), tokens.__getitem__, bar.tell))
 
     def _answer(self, given, sampling_params, use_tqdm, resume) -> List[RequestOutput]:
         if sampling_params is None:
             sampling_params = self.get_default_sampling_params()
-        for_all = sampling_params._checked() if isinstance(sampling_params, SamplingParams) else None
-        params = [] if for_all else list(sampling_params)
-        if not for_all and len(params) != len(given):
+        shared = sampling_params if isinstance(sampling_params, SamplingParams) else None
+        if not shared and (isinstance(sampling_params, Mapping) or not isinstance(sampling_params, Iterable)):
+            raise ValueError(f"sampling_params is {sampling_params!r}: give a SamplingParams, or one for each prompt")
+        params = [] if shared else list(sampling_params)
+        if not shared and len(params) != len(given):
             raise ValueError(f"{len(given)} prompts and {len(params)} sampling parameters")
+        for place, each in enumerate(params):
+            if not isinstance(each, SamplingParams):
+                raise ValueError(f"the sampling parameters of prompt {place} are {each!r}: give a SamplingParams")
         parts = [resume] if isinstance(resume, RequestOutput) else None if resume is None else list(resume)
         if parts is not None and len(parts) != len(given):
             raise ValueError(f"{len(given)} prompts and {len(parts)} answers to resume")
+        seeds = [self._seed(each) for each in ([shared] if shared else params)]
+        form = shared and shared._engine_form()
 
         # The engine calls this to check a request, and again when its turn comes: a request that waits is not copied.
         def request(place):
             part = parts and parts[place]
-            asked = SimpleNamespace(**{**vars(for_all), "place": place}) if for_all else params[place]._checked()
+            seed, number = (seeds[0], place) if shared else (seeds[place], 0)
+            if part and (shared or params[place])._drawn:
+                # The seed that the answer names is its prompt's own.
+                seed, number = part.seed, 0
+            asked = SimpleNamespace(**vars(form or params[place]._engine_form()))
+            asked.seed, asked.place = seed, number
             return given[place][1], asked, part and part._had()
 
         def output(place, answered):

@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import json
+import operator
+import random
+import reprlib
+import secrets
 import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -9,11 +13,14 @@ import numpy as np
 
 from ._outputs import CompletionOutput, Logprob, RequestOutput
 from ._sampling import SamplingParams
+from ._vllm import no_attribute, takes_vllm_arguments
 from ._vosti import Answered, Engine
 from ._weights import elements
 
 Prompt = Union[str, Sequence[int], Mapping[str, Any]]
 Messages = Sequence[Mapping[str, Any]]
+
+_FORMS = "a prompt is a text, a list of token ids, {'prompt': text} or {'prompt_token_ids': ids}"
 
 
 class Model:
@@ -22,17 +29,24 @@ class Model:
     `model` is a name of `vosti models`, a GGUF file, a Hugging Face folder, or `ORG/REPO[:QUANT]` of a hub. `max_model_len` is the
     longest sequence in tokens, prompt and answer; the fingerprint depends on it. `max_num_seqs` is how many sequences run at once.
     `threads`, `kv_pages`, `weights` and `speculate` are as the flags of `vosti generate` and change no bit. `arithmetic` ("integers",
-    "bf16") and `activations` (16, 8) say how a quantised file's matrices are multiplied; the fingerprint depends on them.
+    "bf16") and `activations` (16, 8) say how a quantised file's matrices are multiplied; the fingerprint depends on them. `seed` is for
+    the seeds of requests that have none: with it, a program that makes the same calls gets the same answers. Arguments of vLLM that ask
+    for what is done anyway are taken, others raise a ValueError that says why.
     """
 
+    @takes_vllm_arguments
     def __init__(self, model: str = "smollm2-135m", *, max_model_len: Optional[int] = None,
                  max_num_seqs: Optional[int] = None, threads: Optional[int] = None, kv_pages: Optional[int] = None,
                  weights: Optional[str] = None, arithmetic: Optional[str] = None, activations: Optional[int] = None,
-                 speculate: bool = False) -> None:
+                 speculate: bool = False, seed: Optional[int] = None) -> None:
         self._engine = Engine(str(model), context=max_model_len, threads=threads, sequences=max_num_seqs,
                               kv_pages=kv_pages, weights=weights, arithmetic=arithmetic, activations=activations,
                               speculate=speculate)
         self._ids: Dict[int, int] = {}
+        self._random = secrets.SystemRandom() if seed is None else random.Random(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, name)
 
     @property
     def fingerprint(self) -> str:
@@ -54,6 +68,14 @@ class Model:
     def detokenize(self, token_ids: Sequence[int]) -> str:
         return self._engine.detokenize(list(token_ids))
 
+    def get_tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, with the methods of transformers' that programs use most."""
+        return Tokenizer(self)
+
+    def _seed(self, params: SamplingParams) -> int:
+        """The seed of a request, or a fresh one. 32 bits are easy to type again."""
+        return self._random.getrandbits(32) if params._drawn else params.seed % 2**64
+
     def _shared(self, ids: List[int]) -> List[int]:
         """These ids as objects that all lists share: an int of its own takes 32 bytes, and a place in a list 8."""
         return list(map(self._ids.setdefault, ids, ids))
@@ -64,22 +86,45 @@ class Model:
             replacement.put(name, stored)
         self._engine.replace(replacement)
 
-    def _prompt(self, prompt: Prompt) -> Tuple[Optional[str], List[int]]:
+    def _prompt(self, prompt: Prompt, name: str = "the prompt") -> Tuple[Optional[str], List[int]]:
         if isinstance(prompt, Mapping):
             given = [prompt[key] for key in ("prompt", "prompt_token_ids") if key in prompt]
-            if len(given) != 1:
-                raise ValueError("a prompt is {'prompt': text} or {'prompt_token_ids': ids}")
+            if len(given) != 1 or len(prompt) != 1:
+                raise ValueError(f"{name} has the keys {sorted(map(str, prompt))}: {_FORMS}")
             prompt = given[0]
         if isinstance(prompt, str):
             return prompt, self.tokenize(prompt)
         if isinstance(prompt, list) and all(type(token) is int for token in prompt):
             return None, prompt
-        return None, [int(token) for token in prompt]
+        try:
+            if isinstance(prompt, (bytes, bytearray, Mapping)):
+                raise TypeError
+            return None, [operator.index(token) for token in prompt]
+        except TypeError:
+            raise ValueError(f"{name} is {reprlib.repr(prompt)}: {_FORMS}") from None
+
+    def _prompts(self, prompts: Any, what: str) -> List[Tuple[Optional[str], List[int]]]:
+        """The texts and token ids of one prompt or several."""
+        if isinstance(prompts, (str, Mapping)):
+            return [self._prompt(prompts)]
+        try:
+            prompts = list(prompts)
+        except TypeError:
+            raise ValueError(f"the {what}s are {reprlib.repr(prompts)}: give a list of them; {_FORMS}") from None
+        if prompts and all(isinstance(part, (int, np.integer)) for part in prompts):
+            return [self._prompt(prompts)]
+        return [self._prompt(prompt, f"{what} {place}") for place, prompt in enumerate(prompts)]
 
     def _rendered(self, messages: Messages, add_generation_prompt: bool, tools: Optional[Sequence[Mapping]],
                   variables: Optional[Mapping[str, Any]]) -> Tuple[str, List[int]]:
-        offered = None if tools is None else json.dumps(list(tools))
-        return self._engine.render(json.dumps(list(messages)), offered, json.dumps(dict(variables or {})), add_generation_prompt)
+        if isinstance(messages, (str, Mapping)) or not all(isinstance(message, Mapping) for message in messages):
+            raise ValueError(f"the messages are {reprlib.repr(messages)}: give a list of dicts with 'role' and 'content'")
+        try:
+            offered = None if tools is None else json.dumps(list(tools))
+            written = json.dumps(list(messages)), offered, json.dumps(dict(variables or {}))
+        except (TypeError, ValueError) as why:
+            raise ValueError(f"messages, tools and variables must be JSON: {why}") from None
+        return self._engine.render(*written, add_generation_prompt)
 
     def _output(self, name: str, text: Optional[str], tokens: List[int], answered: Answered) -> RequestOutput:
         def choice(index, given):
@@ -97,7 +142,8 @@ class Model:
             of_prompt = [None, *(self._listed(token, *row) for token, row in zip(tokens[1:], of_prompt))]
         # All outputs of a deployment share one string.
         fingerprint = sys.intern(answered.fingerprint)
-        return RequestOutput(name, text, tokens, of_prompt, outputs, answered.cached_tokens, answered.finished, fingerprint)
+        return RequestOutput(name, text, tokens, of_prompt, outputs, answered.cached_tokens, answered.finished, fingerprint,
+                             answered.seed)
 
     def _listed(self, token: int, logprob: float, rank: int, top) -> dict:
         rows = {other: Logprob(value, place + 1, self.detokenize([other])) for place, (other, value) in enumerate(top)}
@@ -105,14 +151,30 @@ class Model:
         return rows
 
 
-def several(prompts) -> list:
-    """A list of prompts: one prompt becomes a list of one."""
-    if isinstance(prompts, (str, Mapping)):
-        return [prompts]
-    prompts = list(prompts)
-    ids = prompts and all(isinstance(part, (int, np.integer)) for part in prompts)
-    return [prompts] if ids else prompts
-
-
 def score_rows(rows: Sequence[bytes]) -> List[np.ndarray]:
     return [np.frombuffer(row, dtype=np.float32) for row in rows]
+
+
+class Tokenizer:
+    """A model's tokenizer. For the same text, the ids are those of a prompt."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __len__(self) -> int:
+        return self._model._engine.vocabulary
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> Dict[str, List[int]]:
+        return {"input_ids": self.encode(text, add_special_tokens)}
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> List[int]:
+        return self._model.tokenize(text, add_special_tokens)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return self._model.detokenize(token_ids)
+
+    def apply_chat_template(self, conversation: Messages, *, tokenize: bool = True, add_generation_prompt: bool = False,
+                            tools: Optional[Sequence[Mapping]] = None, **variables: Any) -> Union[str, List[int]]:
+        """The text of a conversation by the model's template, or its token ids."""
+        text, ids = self._model._rendered(conversation, add_generation_prompt, tools, variables)
+        return ids if tokenize else text

@@ -42,6 +42,8 @@ class RequestOutput:
     finished: bool
     #: The fingerprint of the deployment that answered: a deployment with the same one can continue the answer.
     fingerprint: str
+    #: The seed with which this prompt, alone, gets the same answers.
+    seed: int
 
     def _had(self) -> tuple:
         """The part of an answer that a resuming request sends."""

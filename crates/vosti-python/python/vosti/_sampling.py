@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import dataclass
+from numbers import Integral
 from types import SimpleNamespace
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import Any, Collection, Mapping, Optional, Sequence, Union
+
+from ._vllm import takes_vllm_arguments
+from ._vosti import check
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,11 @@ class StructuredOutputsParams:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Sampling parameters. Draws are a function of (seed, prompt's number, choice, position) alone: if one object is given for
-    several prompts, each of them draws numbers of its own. The default seed is 0, so a repeated call gives the same answers; -1 is
-    another seed each time."""
+    """Sampling parameters, checked when they are made. Draws are a function of (seed, prompt's number, choice, position) alone: if one
+    object is given for several prompts, each of them draws numbers of its own. Without a seed, or with -1, every call draws a fresh one;
+    `RequestOutput.seed` is the seed that gives its prompt the same answer again, alone.
+
+    Arguments of vLLM that ask for what is done anyway are taken, others raise a ValueError that says why."""
 
     n: int = 1
     temperature: float = 1.0
@@ -70,18 +75,55 @@ class SamplingParams:
     #: Give each answer a receipt, with which `vosti replay` runs the request again and compares every logit.
     receipt: bool = False
 
-    def _checked(self, place: int = 0) -> SimpleNamespace:
-        """These parameters in the engine's form, for prompt number `place` of those that they are for."""
-        for name in ("max_tokens", "min_tokens", "logprobs", "prompt_logprobs"):
+    def __post_init__(self) -> None:
+        self._engine_form()
+
+    @property
+    def _drawn(self) -> bool:
+        """True if a call draws the seed."""
+        return self.seed is None or self.seed == -1
+
+    def _engine_form(self) -> SimpleNamespace:
+        """These parameters as the engine takes them, except the seed that a call draws."""
+        try:
+            self._check_forms()
+            held = self.structured_outputs
+            form = SimpleNamespace(**{
+                **vars(self),
+                "seed": 0 if self._drawn else self.seed % 2**64,
+                "place": 0,
+                "stop": [self.stop] if isinstance(self.stop, str) else list(self.stop or ()),
+                "stop_token_ids": list(self.stop_token_ids or ()),
+                "logit_bias": [(int(token), float(bias)) for token, bias in (self.logit_bias or {}).items()],
+                "grammar": held and held._grammar(),
+            })
+            check(form)
+        except (OverflowError, TypeError, ValueError) as why:
+            raise ValueError(f"SamplingParams: {why}") from None
+        return form
+
+    def _check_forms(self) -> None:
+        """What the engine would refuse with a message that does not name the parameter."""
+        seed = self.seed
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral) or not -2**63 <= seed < 2**64):
+            raise ValueError(f"seed is {seed!r}: it must be an integer of 64 bits, or None")
+        for name in _COUNTS:
             value = getattr(self, name)
-            if value is not None and value < 0:
+            if isinstance(value, Integral) and value < 0:
                 raise ValueError(f"{name} is {value}: it must not be negative")
-        return SimpleNamespace(**{
-            **vars(self),
-            "seed": secrets.randbits(32) if self.seed == -1 else (self.seed or 0) % 2**64,
-            "place": place,
-            "stop": [self.stop] if isinstance(self.stop, str) else list(self.stop or ()),
-            "stop_token_ids": list(self.stop_token_ids or ()),
-            "logit_bias": [(int(token), float(bias)) for token, bias in (self.logit_bias or {}).items()],
-            "grammar": self.structured_outputs and self.structured_outputs._grammar(),
-        })
+        texts = () if isinstance(self.stop, str) else self.stop
+        for name, value, whole, part, form in (("stop", texts, Collection, str, "a list of texts"),
+                                               ("stop_token_ids", self.stop_token_ids, Collection, Integral, "a list of token ids"),
+                                               ("logit_bias", self.logit_bias, Mapping, Integral, "a dict by token ids")):
+            if value is not None and not (isinstance(value, whole) and all(isinstance(one, part) for one in value)):
+                raise ValueError(f"{name} is {value!r}: give {form}")
+        held = self.structured_outputs
+        if held is not None and not isinstance(held, StructuredOutputsParams):
+            raise ValueError(f"structured_outputs is {held!r}: give a StructuredOutputsParams")
+
+
+#: Parameters that count something.
+_COUNTS = ("n", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs")
+
+# `dataclass` makes `__init__`, so it is wrapped afterwards.
+SamplingParams.__init__ = takes_vllm_arguments(SamplingParams.__init__)  # type: ignore[method-assign]

@@ -286,10 +286,10 @@ def _dies_with_parent() -> None:
 
 
 class Generate:
-    """For `map_batches`: answers a column, and adds `text`, `token_ids`, `finish_reason` and `fingerprint`.
+    """For `map_batches`: answers a column, and adds `text`, `token_ids`, `finish_reason`, `seed` and `fingerprint`.
 
     The column has texts, or arrays of token ids. `sampling_params` are for all rows; a column `seed`, if there is one, has each row's
-    seed. The engine is in the actor's process.
+    seed. Without either each row draws its own. The engine is in the actor's process.
     """
 
     def __init__(self, model: str, sampling_params: Union[None, Mapping[str, Any], Any] = None, column: str = "prompt",
@@ -314,9 +314,11 @@ class Generate:
         params = [self._params] * len(prompts)
         if "seed" in batch:
             params = [dataclasses.replace(self._params, seed=int(seed)) for seed in batch["seed"]]
-        outputs = [output.outputs[0] for output in self._llm.generate(prompts, params, use_tqdm=False)]
+        answered = self._llm.generate(prompts, params, use_tqdm=False)
+        outputs = [output.outputs[0] for output in answered]
         tokens = np.empty(len(outputs), dtype=object)
         tokens[:] = [np.asarray(output.token_ids, dtype=np.int64) for output in outputs]
         return {**batch, "text": np.array([output.text for output in outputs], dtype=object), "token_ids": tokens,
+                "seed": np.array([output.seed for output in answered], dtype=np.uint64),
                 "finish_reason": np.array([output.finish_reason for output in outputs], dtype=object),
                 "fingerprint": np.full(len(outputs), self._llm.fingerprint, dtype=object)}
