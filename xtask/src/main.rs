@@ -56,7 +56,7 @@ enum Task {
     /// Tries wrong versions of the core: each must fail the proof at the obligation that it names (needs Verus)
     VerifyMutants(mutants::Mutants),
     /// Deletes clauses of the core's statement, which must make the proof fail, and prints which survive (needs Verus, and hours)
-    VerifyStatement(statement::Statement),
+    VerifyStatement(statement::Options),
     /// Makes the Python environment of the developer tools under target/ and prints its interpreter
     Python,
     /// Builds the files of a release for this machine: the command's archive, its SHA-256 and the wheel

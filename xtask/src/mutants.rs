@@ -185,11 +185,15 @@ impl Place {
         &self.target
     }
 
-    /// Runs `check` on the copy with another text in one file; then restores the file.
-    pub fn edited<T>(&self, file: &Path, text: &str, check: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
-        fs::write(self.copy.join(file), text)?;
+    /// Runs `check` on the copy with other texts in these files; then restores the files.
+    pub fn edited<T>(&self, files: &[(PathBuf, String)], check: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        for (file, text) in files {
+            fs::write(self.copy.join(file), text)?;
+        }
         let outcome = check(&self.copy);
-        fs::copy(root().join(file), self.copy.join(file))?;
+        for (file, _) in files {
+            fs::copy(root().join(file), self.copy.join(file))?;
+        }
         outcome
     }
 
@@ -224,7 +228,7 @@ fn must_die(patch: &Patch, place: &Place) -> Result<String> {
             ensure!(found.iter().any(|f| f == named), "it fails elsewhere than it says:\n  {}", found.join("\n  "));
             Ok(format!("died: {story}"))
         }
-        Outcome::GaveUp => bail!("the solver gave up: that is no refutation"),
+        Outcome::GaveUp { .. } => bail!("the solver gave up: that is no refutation"),
         Outcome::Broken(text) => bail!("it does not compile:\n{text}"),
     }
 }
@@ -238,7 +242,7 @@ fn must_verify(patch: &Patch, place: &Place) -> Result<String> {
             let found: Vec<String> = failures.iter().map(Failure::to_string).collect();
             bail!("it says the same in other words, and its proof fails:\n  {}", found.join("\n  "))
         }
-        Outcome::GaveUp => bail!("it says the same in other words, and the solver gave up"),
+        Outcome::GaveUp { .. } => bail!("it says the same in other words, and the solver gave up"),
         Outcome::Broken(text) => bail!("it does not compile:\n{text}"),
     }
 }

@@ -6,8 +6,10 @@
 //! exactly as many obligations as the sources have. An exit code of 0 alone proves nothing.
 //!
 //! This command notices an edited receipt with or without the verifier, because every field follows from the sources,
-//! `Cargo.lock` and this file. A machine without Verus must believe one thing: that Verus verified these sources.
+//! `Cargo.lock` and this file. A machine without Verus must believe that Verus verified these sources, and how many clauses
+//! `verify-statement` found to be used.
 
+use crate::statement::Tried;
 use crate::{root, target_folder};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,7 @@ const THEOREMS: [&str; 12] = [
     "theorem_forward",
     "theorem_told",
 ];
+const GAVE_UP: &str = "Resource limit (rlimit) exceeded";
 const RECEIPT: &str = "crates/vosti-core/proof-receipt.json";
 
 /// The proof receipt: which sources were verified, with how many obligations.
@@ -50,6 +53,8 @@ struct Receipt {
     verified: usize,
     errors: usize,
     lines: Lines,
+    /// How far `verify-statement` came with this statement. Only who ran it knows, as with `verified`.
+    statement: Tried,
 }
 
 /// Lines of the core by folder, without comments and blank lines.
@@ -86,14 +91,28 @@ pub fn run(check: bool, prove: bool) -> Result<()> {
     println!("core proof: {verified} verified, {errors} errors in {:.0} s", start.elapsed().as_secs_f64());
     let Lines { spec, trusted, proof, exec } = &expected.lines;
     println!("core lines: {spec} spec, {trusted} trusted, {proof} proof, {exec} exec with contracts");
+    println!("statement: {}", expected.statement);
     ensure!(errors == 0, "expected 0 errors");
     let counted = expected.verified;
     ensure!(verified == counted, "the sources have {counted} obligations, and Verus verified {verified}");
-    if check {
-        check_receipt(&expected)
-    } else {
-        Ok(fs::write(root().join(RECEIPT), serde_json::to_string_pretty(&expected)? + "\n")?)
-    }
+    if check { check_receipt(&expected) } else { write(&expected) }
+}
+
+fn write(receipt: &Receipt) -> Result<()> {
+    Ok(fs::write(root().join(RECEIPT), serde_json::to_string_pretty(receipt)? + "\n")?)
+}
+
+/// Notes in the receipt how far the statement of these sources was tried.
+pub fn note_tried(dead: usize, survivors: Vec<String>) -> Result<()> {
+    let receipt = noted()?;
+    let statement = receipt.statement.of_these_sources()?.with(dead, survivors);
+    write(&Receipt { statement, ..receipt })
+}
+
+/// The receipt as it is.
+fn noted() -> Result<Receipt> {
+    let text = fs::read_to_string(root().join(RECEIPT)).context(RECEIPT)?;
+    serde_json::from_str(&text).context(RECEIPT)
 }
 
 /// The receipt that these sources have if all their obligations are verified. An error if a theorem is missing.
@@ -112,12 +131,12 @@ fn expected(core: &Path) -> Result<Receipt> {
         verified: texts.iter().map(|(_, text)| obligations(text)).sum(),
         errors: 0,
         lines: count(&texts),
+        statement: noted()?.statement.of_these_sources()?,
     })
 }
 
 fn check_receipt(expected: &Receipt) -> Result<()> {
-    let text = fs::read_to_string(root().join(RECEIPT)).context(RECEIPT)?;
-    let receipt: Receipt = serde_json::from_str(&text).context(RECEIPT)?;
+    let receipt = noted()?;
     ensure!(receipt == *expected, "{RECEIPT} is not of these sources; run `cargo xtask verify` with Verus {VERUS}");
     Ok(())
 }
@@ -158,8 +177,15 @@ fn obligations(text: &str) -> usize {
 /// The outcome of running Verus on the core.
 #[derive(Debug)]
 pub enum Outcome {
-    Verified { verified: usize, errors: usize, failures: Vec<Failure> },
-    GaveUp,
+    Verified {
+        verified: usize,
+        errors: usize,
+        failures: Vec<Failure>,
+    },
+    /// The solver gave up at an obligation; these others fail.
+    GaveUp {
+        failures: Vec<Failure>,
+    },
     Broken(String),
 }
 
@@ -168,6 +194,15 @@ pub enum Outcome {
 pub struct Failure {
     message: String,
     source: String,
+    file: String,
+    line: usize,
+}
+
+impl Failure {
+    /// The file, from the workspace's root, and the line.
+    pub fn place(&self) -> (&str, usize) {
+        (&self.file, self.line)
+    }
 }
 
 impl fmt::Display for Failure {
@@ -184,7 +219,7 @@ fn failures(workspace: &Path, text: &str) -> Vec<Failure> {
         let mut place = pair[1].trim().strip_prefix("--> ")?.split(':');
         let (file, line) = (place.next()?, place.next()?.parse::<usize>().ok()?);
         let text = fs::read_to_string(workspace.join(file)).ok()?;
-        Some(Failure { message: message.into(), source: named(&text, line)? })
+        Some(Failure { message: message.into(), source: named(&text, line)?, file: file.into(), line })
     };
     lines.windows(2).filter_map(failure).collect()
 }
@@ -217,21 +252,23 @@ pub fn verify(workspace: &Path, target: &Path, extra: &[&str]) -> Result<Outcome
     let text = String::from_utf8_lossy(&result.stdout).into_owned();
     let own = text.rfind("Checking vosti-core ").map_or("", |at| &text[at..]);
     let line = own.lines().find_map(|line| line.trim().strip_prefix("verification results::"));
-    let gave_up = text.contains("Resource limit (rlimit) exceeded");
+    let gave_up = text.contains(GAVE_UP);
     let Some(line) = line else {
         forget(target)?;
         return Ok(Outcome::Broken(text));
     };
     let number = |word: usize| line.split_whitespace().nth(word).and_then(|n| n.parse::<usize>().ok());
     let (Some(verified), Some(errors)) = (number(0), number(2)) else { bail!("unknown result line: {line}") };
+    let mut failures = failures(workspace, &text);
     if gave_up {
-        return Ok(Outcome::GaveUp);
+        failures.retain(|failure| !failure.message.contains(GAVE_UP));
+        return Ok(Outcome::GaveUp { failures });
     }
     if errors > 0 && workspace == root() {
         eprintln!("{text}");
     }
     ensure!(errors > 0 || result.status.success(), "cargo verus failed:\n{text}");
-    Ok(Outcome::Verified { verified, errors, failures: failures(workspace, &text) })
+    Ok(Outcome::Verified { verified, errors, failures })
 }
 
 /// Makes cargo verify the core again: removes cargo's fingerprints of it.
@@ -355,7 +392,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(edited, 12, "a field was not edited");
+        assert_eq!(edited, 16, "a field was not edited");
         let mut short = receipt;
         short.arguments.pop();
         assert!(check_receipt(&short).is_err());
