@@ -1,0 +1,282 @@
+//! Buffers for any kernel by its contract: ragged edges, spare programs, page tables, splits.
+//!
+//! Tile IR and a GPU add the lanes of a tile along an axis in different orders, and no certificate compares them. So numbers whose
+//! sum a kernel takes in this way are such that every order gives the same bits: multiples of 1/8 for norms, and for attention
+//! the keys that [`crate::keys`] describes. All other numbers are arbitrary. None is denormal.
+//! Read next: [`crate::compare`].
+
+use crate::keys::Keys;
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use vosti_kernels::expr::eval;
+use vosti_kernels::{Const, Contract, Extent, KernelError, Param, Role, Spec};
+use vosti_tile::interp::Buffer;
+use vosti_tile::ir::{Binary, OpKind};
+use vosti_tile::numerics::to_bf16;
+use vosti_tile::{Kernel, Scalar};
+
+/// Physical pages of a cache.
+pub(crate) const PAGES: usize = 40;
+/// Rows of the rotary tables.
+const CONTEXT: usize = 256;
+/// Elements of a weight of which a case has the first rows only.
+const WEIGHT_MAX: i64 = 1 << 24;
+/// Parts of a row of logits of which each is a program, that a case computes.
+const PARTS_MAX: usize = 2;
+
+/// A launch of a kernel.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// One for each parameter.
+    pub buffers: Vec<Buffer>,
+    /// Programs on each axis, with spare ones.
+    pub grid: [usize; 3],
+}
+
+/// Seeded random numbers.
+pub(crate) struct Random(SplitMix64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(SplitMix64::seed_from_u64(seed))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+
+    /// From -1 to 1.
+    pub fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+
+    /// Roughly normal.
+    pub fn float(&mut self) -> f32 {
+        (0..4).map(|_| self.unit()).sum()
+    }
+
+    /// A multiple of 1/8 up to 2.
+    pub fn eighth(&mut self) -> f32 {
+        (self.below(33) as f32 - 16.0) / 8.0
+    }
+}
+
+/// The rows of a step, and what attention reads of it.
+#[derive(Default)]
+struct Step {
+    rows: usize,
+    /// The longest request.
+    length: usize,
+    /// Page table, first row, number of rows and first position of each query tile.
+    tiles: [Vec<i32>; 4],
+    page_table: Vec<i32>,
+}
+
+impl Case {
+    /// A case with `rows` rows; some of its programs are spare.
+    pub fn new(spec: &Spec, contract: &Contract, kernel: &Kernel, rows: usize, seed: u64) -> Result<Case, KernelError> {
+        let mut random = Random::new(seed);
+        let step = Step::new(spec, rows, &mut random);
+        let mut maker = Maker { spec, contract, step, random, exact: sums(kernel) };
+        let buffers = contract.params.iter().map(|param| maker.buffer(param)).collect::<Result<_, _>>()?;
+        let step = maker.step;
+        let spare = usize::from(rows > 1);
+        let extent = Extent { rows: rows + spare * 70, tiles: step.tiles[0].len(), length: step.length + spare * 70 };
+        let mut grid = contract.grid(spec, extent)?;
+        // A weight of which only the first rows are there.
+        if let (Some(n), Some(width)) =
+            (int(spec, "N"), int(spec, "K").or(int(spec, "BLOCKS").map(|blocks| 32 * blocks)))
+        {
+            let kept = (WEIGHT_MAX / width).min(n) / int(spec, "BN").unwrap_or(1);
+            if n * width > WEIGHT_MAX {
+                grid[1] = grid[1].min(kept as usize);
+            }
+        }
+        // Parts of a row of logits are alike.
+        if int(spec, "PARTS").is_some() {
+            grid[1] = grid[1].min(PARTS_MAX);
+        }
+        Ok(Case { buffers, grid })
+    }
+}
+
+/// A dimension or tile constant.
+pub(crate) fn int(spec: &Spec, name: &str) -> Option<i64> {
+    match spec.constants.get(name) {
+        Some(Const::Int(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+fn size(spec: &Spec, name: &str) -> usize {
+    int(spec, name).map_or(1, |value| value.max(1) as usize)
+}
+
+/// Whether a kernel adds floats along an axis.
+fn sums(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel.walk(&mut |op| found |= matches!(op.kind, OpKind::Reduce { op: Binary::AddF, .. }));
+    found
+}
+
+impl Step {
+    /// Requests of random lengths, at most HEIGHT rows of one in a query tile; the last tiles are spare.
+    fn new(spec: &Spec, rows: usize, random: &mut Random) -> Step {
+        let (height, page) = (size(spec, "HEIGHT"), size(spec, "PAGE"));
+        let mut step = Step { rows, ..Step::default() };
+        let mut at = 0;
+        while at < rows {
+            let many = (1 + random.below(2 * height)).min(rows - at);
+            // Where keys are split, some rows see one split and some two.
+            let start = match int(spec, "SPLIT") {
+                Some(split) if random.below(2) == 0 => (split as usize).saturating_sub(5) + random.below(10),
+                _ => random.below(150),
+            };
+            let table = step.page_table.len() as i32;
+            // Later pages have larger numbers.
+            let needed = int(spec, "PAGE").map_or(0, |_| (start + many).div_ceil(page));
+            let mut next = 0;
+            for left in (0..needed).rev() {
+                next += random.below((PAGES - left).saturating_sub(next).min(3));
+                step.page_table.push(next as i32);
+                next += 1;
+            }
+            for first in (0..many).step_by(height) {
+                let tile = [table, (at + first) as i32, (many - first).min(height) as i32, (start + first) as i32];
+                step.tiles.iter_mut().zip(tile).for_each(|(list, value)| list.push(value));
+            }
+            step.length = step.length.max(start + many);
+            at += many;
+        }
+        step.tiles.iter_mut().zip([-1, 0, 0, 0]).for_each(|(list, value)| list.push(value));
+        step
+    }
+}
+
+struct Maker<'a> {
+    spec: &'a Spec,
+    contract: &'a Contract,
+    step: Step,
+    random: Random,
+    /// The kernel adds floats along an axis.
+    exact: bool,
+}
+
+impl Maker<'_> {
+    fn buffer(&mut self, param: &Param) -> Result<Buffer, KernelError> {
+        let elem = Scalar::from(param.elem(self.spec.act));
+        let step = &self.step;
+        Ok(match param.role {
+            Role::Rows => Buffer::I32(vec![step.rows as i32]),
+            Role::PageTable => Buffer::I32(step.page_table.clone()),
+            Role::TileTable => Buffer::I32(step.tiles[0].clone()),
+            Role::TileRow => Buffer::I32(step.tiles[1].clone()),
+            Role::TileRows => Buffer::I32(step.tiles[2].clone()),
+            Role::TilePos => Buffer::I32(step.tiles[3].clone()),
+            Role::Tokens => self.below(self.tokens()),
+            Role::Positions => self.below(CONTEXT),
+            Role::RowIndex => self.below(step.rows),
+            Role::Slots => self.slots(),
+            Role::CacheK if self.contract.shape.attends() => {
+                self.floats(elem, &mut |maker, keys| keys.keys(&mut maker.random))
+            }
+            Role::CacheV if self.contract.shape.attends() => {
+                self.floats(elem, &mut |maker, keys| keys.any(&mut maker.random))
+            }
+            Role::CacheK | Role::CacheV => self.floats(elem, &mut |maker, keys| keys.any(&mut maker.random)),
+            Role::In(0) if self.contract.shape.attends() => {
+                let rows = step.rows;
+                self.floats(elem, &mut |maker, keys| keys.queries(rows, &mut maker.random))
+            }
+            _ => {
+                let many = self.extent(param)?;
+                self.numbers(param, elem, many)
+            }
+        })
+    }
+
+    /// How many elements a buffer with a shape of its own has.
+    fn extent(&self, param: &Param) -> Result<usize, KernelError> {
+        let splits = self.step.length.div_ceil(size(self.spec, "SPLIT")).max(1) as i64;
+        let lookup = |name: &str| match name {
+            "rows" | "packed" => Some(self.step.rows as i64),
+            "context" => Some(CONTEXT as i64),
+            "splits" => Some(splits),
+            name => int(self.spec, name),
+        };
+        let list = self.contract.shapes.get(&param.name).map(Vec::as_slice).unwrap_or_default();
+        let extents = list.iter().map(|text| eval(text, &lookup)).collect::<Result<Vec<_>, _>>()?;
+        let many: i64 = extents.iter().product();
+        let inner: i64 = extents.iter().skip(1).product();
+        // The second half of a gated layer's weight is as far away as N says.
+        let cut = matches!(param.role, Role::Weight(_)) && many > WEIGHT_MAX && !self.spec.kernel.contains("glu");
+        Ok(if cut { WEIGHT_MAX / inner.max(1) * inner } else { many } as usize)
+    }
+
+    /// Numbers of a kind that suits the kernel.
+    fn numbers(&mut self, param: &Param, elem: Scalar, many: usize) -> Buffer {
+        let chooses = ["argmax", "topk_part", "topk_combine"].contains(&self.spec.kernel.as_str());
+        match (param.role, elem) {
+            (_, Scalar::I8) => Buffer::I8((0..many).map(|_| self.random.next() as i8).collect()),
+            // Places of candidates, each once in a row.
+            (Role::In(1), _) if chooses => Buffer::F32((0..many).map(|i| ((i * 7919) % (1 << 20)) as f32).collect()),
+            // Many are equal, and some are no numbers.
+            (Role::In(0), _) if chooses => {
+                let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, 0.25, 0.5, 3.0, 7.0];
+                let kinds = &kinds[..1 + self.random.below(kinds.len())];
+                let number = |random: &mut Random| match random.below(3) {
+                    0 => random.float(),
+                    _ => kinds[random.below(kinds.len())],
+                };
+                Buffer::F32((0..many).map(|_| number(&mut self.random)).collect())
+            }
+            (Role::In(_), _) if self.exact => of(elem, (0..many).map(|_| self.random.eighth())),
+            // Sums of weights and their like are positive.
+            (Role::Scratch(1), _) => of(elem, (0..many).map(|_| 1.5 + self.random.unit())),
+            _ => of(elem, (0..many).map(|_| self.random.float())),
+        }
+    }
+
+    fn floats(&mut self, elem: Scalar, make: &mut dyn FnMut(&mut Self, &Keys) -> Vec<f32>) -> Buffer {
+        let keys = Keys::new(self.spec);
+        of(elem, make(self, &keys).into_iter())
+    }
+
+    fn below(&mut self, most: usize) -> Buffer {
+        Buffer::I32((0..self.step.rows).map(|_| self.random.below(most) as i32).collect())
+    }
+
+    fn tokens(&self) -> usize {
+        let (height, width) = (size(self.spec, "V"), size(self.spec, "H"));
+        height.min(WEIGHT_MAX as usize / width)
+    }
+
+    /// A slot of its own for each row.
+    fn slots(&mut self) -> Buffer {
+        let mut slots: Vec<i32> = (0..(PAGES * size(self.spec, "PAGE")) as i32).collect();
+        for i in 0..slots.len() {
+            let other = i + self.random.below(slots.len() - i);
+            slots.swap(i, other);
+        }
+        slots.truncate(self.step.rows);
+        Buffer::I32(slots)
+    }
+}
+
+/// Floats in an element type.
+fn of(elem: Scalar, floats: impl Iterator<Item = f32>) -> Buffer {
+    match elem {
+        Scalar::Bf16 => Buffer::Bf16(floats.map(to_bf16).collect()),
+        _ => Buffer::F32(floats.collect()),
+    }
+}
+
+/// The rows of the cases of a kernel: one, and one more than a row tile.
+pub fn row_counts(spec: &Spec) -> Vec<usize> {
+    let tile = int(spec, "BM").or(int(spec, "HEIGHT")).unwrap_or(1).max(1) as usize;
+    vec![1, tile + 3]
+}

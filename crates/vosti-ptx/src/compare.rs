@@ -1,0 +1,135 @@
+//! A compiled kernel against the tile interpreter: the same buffers, the same bits afterwards.
+
+use crate::buffers::Buffers;
+use crate::case::{Case, row_counts};
+use crate::decode::Kernel;
+use crate::fault::{ReadError, RunError};
+use crate::launch::Launch;
+use thiserror::Error;
+use vosti_kernels::{Contract, KernelError, Spec};
+use vosti_tile::interp::{self, Buffer, Options, Undefined};
+use vosti_tile::numerics::{stored_bf16, stored_f32};
+
+/// Pointers to scratch that Triton's backend adds after a kernel's own parameters. No kernel here uses any.
+const SCRATCH: usize = 2;
+/// Far more than a block of any case needs.
+const STEPS_MAX: u64 = 1 << 26;
+
+/// What is executed.
+#[derive(Clone, Copy, Debug)]
+pub struct Compiled<'a> {
+    /// The kernel and its specialisation.
+    pub spec: &'a Spec,
+    /// The TTIR that was compiled.
+    pub ttir: &'a str,
+    /// What the compiler made of it.
+    pub ptx: &'a str,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: usize,
+}
+
+/// Why a kernel is not what its TTIR says.
+#[derive(Clone, Debug, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
+pub enum Difference {
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    #[error("{0}")]
+    Ran(#[from] RunError),
+    #[error("`{param}` at {at} is {found:#x}, and the tile interpreter's is {wanted:#x}; {many} differ")]
+    Bits { param: String, at: usize, found: u64, wanted: u64, many: usize },
+    #[error("no case for it: {0}")]
+    Case(String),
+    #[error("its TTIR does not run: {0}")]
+    Ttir(String),
+}
+
+impl From<KernelError> for Difference {
+    fn from(error: KernelError) -> Difference {
+        Difference::Case(error.to_string())
+    }
+}
+
+/// Cases of a kernel and what the tile interpreter makes of them, for any number of compiled texts.
+#[derive(Clone, Debug)]
+pub struct Cases {
+    names: Vec<String>,
+    cases: Vec<(Case, Vec<Buffer>)>,
+}
+
+impl Cases {
+    /// Makes the cases of a kernel and interprets them.
+    pub fn new(spec: &Spec, ttir: &str) -> Result<Cases, Difference> {
+        let contract: &Contract = vosti_kernels::contract(&spec.kernel)?;
+        let kernel = vosti_tile::lift(ttir).map_err(|error| Difference::Ttir(error.to_string()))?;
+        let mut cases = vec![];
+        for (seed, rows) in row_counts(spec).into_iter().enumerate() {
+            let case = Case::new(spec, contract, &kernel, rows, seed as u64)?;
+            let mut wanted = case.buffers.clone();
+            let options = Options { undefined: Undefined::Poison(seed as u64), ..Options::default() };
+            interp::run(&kernel, &mut wanted, case.grid, &options)
+                .map_err(|error| Difference::Ttir(error.to_string()))?;
+            cases.push((case, wanted));
+        }
+        Ok(Cases { names: kernel.params.iter().map(|param| param.name.clone()).collect(), cases })
+    }
+
+    /// Executes a text on every case. The first difference is an error.
+    pub fn check(&self, compiled: &Compiled<'_>) -> Result<(), Difference> {
+        let kernel = Kernel::read(compiled.ptx)?;
+        for (seed, (case, wanted)) in self.cases.iter().enumerate() {
+            let mut memory = Buffers::default();
+            let mut params: Vec<u64> =
+                case.buffers.iter().zip(&self.names).map(|(buffer, name)| memory.add(name, bytes(buffer))).collect();
+            params.resize(params.len() + SCRATCH, 0);
+            let launch = Launch {
+                grid: case.grid.map(|n| n as u32),
+                threads: compiled.threads,
+                shared: compiled.shared,
+                params: &params,
+                seed: Some(seed as u64),
+                steps_max: STEPS_MAX,
+            };
+            kernel.run(&launch, &mut memory)?;
+            for (at, wanted) in wanted.iter().enumerate() {
+                same(&self.names[at], memory.bytes(at), wanted)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Interprets and executes a kernel's cases.
+pub fn compare(compiled: &Compiled<'_>) -> Result<(), Difference> {
+    Cases::new(compiled.spec, compiled.ttir)?.check(compiled)
+}
+
+fn bytes(buffer: &Buffer) -> Vec<u8> {
+    let size = buffer.elem().bytes();
+    (0..buffer.len()).flat_map(|at| buffer.bits(at).to_le_bytes().into_iter().take(size)).collect()
+}
+
+/// Bits as the tile interpreter would store them: all NaNs are one.
+fn stored(buffer: &Buffer, bits: u64) -> u64 {
+    match buffer {
+        Buffer::F32(_) => stored_f32(f32::from_bits(bits as u32)).into(),
+        Buffer::Bf16(_) => stored_bf16(bits as u16).into(),
+        _ => bits,
+    }
+}
+
+fn same(param: &str, found: &[u8], wanted: &Buffer) -> Result<(), Difference> {
+    let size = wanted.elem().bytes();
+    let element = |at: usize| {
+        let mut bits = [0; 8];
+        bits[..size].copy_from_slice(&found[at * size..][..size]);
+        u64::from_le_bytes(bits)
+    };
+    let differs = |at: &usize| stored(wanted, element(*at)) != stored(wanted, wanted.bits(*at));
+    let mut different = (0..wanted.len()).filter(differs);
+    let Some(at) = different.next() else { return Ok(()) };
+    let (found, wanted) = (element(at), wanted.bits(at));
+    Err(Difference::Bits { param: param.into(), at, found, wanted, many: 1 + different.count() })
+}

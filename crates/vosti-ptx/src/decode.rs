@@ -1,0 +1,519 @@
+//! Statements to instructions in a compact form, once for each text: registers are numbers, labels are places.
+//!
+//! Register widths, numbers of operands and labels are checked here, so that an execution need not.
+//! Read next: [`crate::lanes`] for most instructions, [`crate::warp`] for the others.
+
+use crate::fault::ReadError;
+use crate::lanes::{EXP, Lane, ROWS};
+use crate::text::{Operand, Statement, Text, Width, without_comments};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Where shared memory begins in its space. Not at zero, so that an address without its base is noticed.
+pub(crate) const SHARED_BASE: u64 = 1024;
+
+/// A kernel in PTX, ready to run.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Its name.
+    pub name: String,
+    /// How many parameters it takes, each of 64 bits.
+    pub params: usize,
+    /// Threads of a block, if the text says it.
+    pub threads: Option<u32>,
+    pub(crate) registers: usize,
+    pub(crate) code: Vec<Instruction>,
+}
+
+/// A register's number.
+pub(crate) type Register = u32;
+
+/// An operand that is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    Register(Register),
+    Number(u64),
+}
+
+/// An address: a register or number, and an offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub base: Source,
+    pub offset: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Instruction {
+    pub line: u32,
+    /// A predicate, and whether it is negated.
+    pub guard: Option<(Register, bool)>,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Space {
+    Global,
+    Shared,
+}
+
+/// Numbers of a thread or launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Special {
+    Thread,
+    Threads,
+    Block(usize),
+    Blocks(usize),
+}
+
+/// Matrix products ([`crate::matrix`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Product {
+    /// 16 by 16 times 16 by 8, BF16 to FP32.
+    Bf16,
+    /// 16 by 32 times 32 by 8, bytes to I32.
+    S8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Lane {
+        run: Lane,
+        to: Register,
+        from: [Source; 3],
+    },
+    Select {
+        to: Register,
+        yes: Source,
+        no: Source,
+        predicate: Register,
+    },
+    Special {
+        to: Register,
+        which: Special,
+    },
+    Parameter {
+        to: Register,
+        index: usize,
+    },
+    /// Halves of a register, lowest first.
+    Pack {
+        to: Register,
+        from: Vec<Source>,
+        bits: u32,
+    },
+    Unpack {
+        to: Vec<Register>,
+        from: Source,
+        bits: u32,
+    },
+    Load {
+        space: Space,
+        to: Vec<Register>,
+        at: At,
+        bytes: usize,
+    },
+    Store {
+        space: Space,
+        at: At,
+        from: Vec<Source>,
+        bytes: usize,
+    },
+    Copy {
+        to: At,
+        from: At,
+        bytes: usize,
+        live: Source,
+    },
+    Commit,
+    Wait {
+        but: usize,
+    },
+    Matrices {
+        to: Vec<Register>,
+        at: At,
+        transposed: bool,
+    },
+    Multiply {
+        product: Product,
+        to: [Register; 4],
+        a: [Source; 4],
+        b: [Source; 2],
+        c: [Source; 4],
+    },
+    Shuffle {
+        to: Register,
+        from: Source,
+        by: Source,
+        clamp: Source,
+        butterfly: bool,
+    },
+    Barrier,
+    WarpBarrier,
+    Branch {
+        to: usize,
+    },
+    Return,
+}
+
+/// log2(e), as Triton writes it.
+const LOG2_E: &str = "0f3FB8AA3B";
+
+static TABLE: LazyLock<HashMap<&str, usize>> =
+    LazyLock::new(|| ROWS.iter().enumerate().map(|(at, row)| (row.0, at)).collect());
+
+impl Kernel {
+    /// Reads a text. An error names the first line with an instruction or a form that is not known here.
+    pub fn read(text: &str) -> Result<Kernel, ReadError> {
+        let clean = without_comments(text);
+        let text = Text::read(&clean)?;
+        let mut first = HashMap::new();
+        let mut registers = 0;
+        for (prefix, file) in &text.files {
+            first.insert(*prefix, registers);
+            registers += file.many;
+        }
+        let mut labels = HashMap::new();
+        let mut at = 0;
+        for statement in &text.statements {
+            labels.extend(statement.labels.iter().map(|label| (*label, at)));
+            at += usize::from(!statement.opcode.is_empty());
+        }
+        let reader = Reader { text: &text, first, labels };
+        let statements = text.statements.iter().enumerate().filter(|(_, statement)| !statement.opcode.is_empty());
+        Ok(Kernel {
+            name: text.name.into(),
+            params: text.params.len(),
+            threads: text.threads,
+            registers: registers as usize,
+            code: statements.map(|(at, _)| reader.instruction(at)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+struct Reader<'a> {
+    text: &'a Text<'a>,
+    /// The number of each file's first register.
+    first: HashMap<&'a str, u32>,
+    labels: HashMap<&'a str, usize>,
+}
+
+/// None: not known in this form.
+type Known<T> = Option<T>;
+
+impl Reader<'_> {
+    fn instruction(&self, at: usize) -> Result<Instruction, ReadError> {
+        let statement = &self.text.statements[at];
+        let unknown = || {
+            let why = format!("`{} {:?}` is not known in this form", statement.opcode, statement.operands);
+            ReadError { line: statement.line, why }
+        };
+        let guard = match statement.guard {
+            None => None,
+            Some(guard) => {
+                let (name, negated) = guard.strip_prefix('!').map_or((guard, false), |name| (name, true));
+                Some((self.register(name, Width::Predicate).ok_or_else(unknown)?, negated))
+            }
+        };
+        let what = match self.exponent(at) {
+            Some((to, from)) => What::Lane { run: EXP, to, from: [from, Source::Number(0), Source::Number(0)] },
+            None => self.what(statement.opcode, &statement.operands).ok_or_else(unknown)?,
+        };
+        Ok(Instruction { line: statement.line, guard, what })
+    }
+
+    /// Triton makes `exp(x)` of two instructions: x times log2(e), and `ex2.approx.f32` of that. The two together are given the
+    /// tile IR's `exp`, if they are in one block of the code and x does not change between them. (`exp2` is `ex2.approx.ftz.f32`.)
+    fn exponent(&self, at: usize) -> Known<(Register, Source)> {
+        let statement = &self.text.statements[at];
+        let ("ex2.approx.f32", [to, Operand::Word(scaled)]) = (statement.opcode, statement.operands.as_slice()) else {
+            return None;
+        };
+        let writes = |statement: &Statement, word: &str| match statement.operands.first() {
+            Some(Operand::Word(to)) => *to == word,
+            Some(Operand::Vector(to)) => to.contains(&word),
+            _ => false,
+        };
+        let mut between = vec![];
+        for before in (0..at).rev() {
+            let found = &self.text.statements[before];
+            let same_block = self.text.statements[before + 1].labels.is_empty() && found.opcode != "bra";
+            match (same_block, writes(found, scaled), found.opcode, found.operands.as_slice()) {
+                (true, false, ..) => between.push(found),
+                (true, true, "mul.rn.f32", [_, Operand::Word(x), Operand::Word(LOG2_E)]) if found.guard.is_none() => {
+                    let kept = !between.iter().any(|statement| writes(statement, x));
+                    return kept.then_some((self.target(to, Width::Bits32)?, self.word(x, Width::Bits32)?));
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn what(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
+        self.control(opcode, operands)
+            .or_else(|| self.moves(opcode, operands))
+            .or_else(|| self.memory(opcode, operands))
+            .or_else(|| self.warp_wide(opcode, operands))
+            .or_else(|| self.lane(opcode, operands))
+    }
+
+    fn lane(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
+        let row = &ROWS[*TABLE.get(opcode)?];
+        let [to, from @ ..] = operands else { return None };
+        if from.len() != row.2.len() {
+            return None;
+        }
+        let mut sources = [Source::Number(0); 3];
+        for ((source, operand), width) in sources.iter_mut().zip(from).zip(row.2) {
+            *source = self.source(operand, *width)?;
+        }
+        Some(What::Lane { run: row.3, to: self.target(to, row.1)?, from: sources })
+    }
+
+    /// Control Flow Instructions: bra, ret. Parallel Synchronization: bar.sync, bar.warp.sync.
+    fn control(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
+        Some(match (opcode, operands) {
+            ("ret", []) => What::Return,
+            ("bra" | "bra.uni", [Operand::Word(label)]) => What::Branch { to: *self.labels.get(label)? },
+            ("bar.sync", [Operand::Word("0")]) => What::Barrier,
+            ("bar.warp.sync", [Operand::Word("-1" | "0xffffffff")]) => What::WarpBarrier,
+            _ => return None,
+        })
+    }
+
+    /// Comparison and Selection Instructions: selp. Data Movement and Conversion Instructions: the other forms of mov.
+    fn moves(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
+        use Width::{Bits16, Bits32, Bits64, Predicate};
+        let width = |ty: &str| match ty {
+            "b16" | "u16" => Some(Bits16),
+            "b32" | "u32" | "s32" | "f32" => Some(Bits32),
+            "b64" | "u64" | "s64" => Some(Bits64),
+            _ => None,
+        };
+        match (opcode.split_once('.')?, operands) {
+            (("selp", ty), [to, yes, no, Operand::Word(predicate)]) => {
+                let width = width(ty)?;
+                let (yes, no) = (self.source(yes, width)?, self.source(no, width)?);
+                Some(What::Select {
+                    to: self.target(to, width)?,
+                    yes,
+                    no,
+                    predicate: self.register(predicate, Predicate)?,
+                })
+            }
+            (("mov", "u32" | "b32"), [to, Operand::Word(name)]) if name.starts_with('%') && name.contains('.') => {
+                Some(What::Special { to: self.target(to, Bits32)?, which: special(name)? })
+            }
+            (("mov", ty), [to, Operand::Vector(from)]) => {
+                let (bits, half) = halves(width(ty)?, from.len())?;
+                let from = from.iter().map(|word| self.word(word, half)).collect::<Known<_>>()?;
+                Some(What::Pack { to: self.target(to, width(ty)?)?, from, bits })
+            }
+            (("mov", ty), [Operand::Vector(to), from]) => {
+                let (bits, half) = halves(width(ty)?, to.len())?;
+                let to = to.iter().map(|word| self.register(word, half)).collect::<Known<_>>()?;
+                Some(What::Unpack { to, from: self.source(from, width(ty)?)?, bits })
+            }
+            _ => None,
+        }
+    }
+
+    /// Data Movement and Conversion Instructions: ld, st, cp.async, cp.async.commit_group, cp.async.wait_group.
+    fn memory(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
+        let words: Vec<&str> = opcode.split('.').collect();
+        match (words.as_slice(), operands) {
+            (["ld", "param", "u64" | "b64"], [to, Operand::Address(name, 0)]) => {
+                let index = self.text.params.iter().position(|param| param == name)?;
+                Some(What::Parameter { to: self.target(to, Width::Bits64)?, index })
+            }
+            (["ld", space, form @ ..], [to, from]) => {
+                let (many, bytes, width) = access(form)?;
+                let to = self.several(to, many)?.iter().map(|word| self.register(word, width)).collect::<Known<_>>()?;
+                Some(What::Load { space: named(space)?, to, at: self.at(from, space)?, bytes })
+            }
+            (["st", space, form @ ..], [to, from]) => {
+                let (many, bytes, width) = access(form)?;
+                let from = self.several(from, many)?.iter().map(|word| self.word(word, width)).collect::<Known<_>>()?;
+                Some(What::Store { space: named(space)?, at: self.at(to, space)?, from, bytes })
+            }
+            (["cp", "async", "ca" | "cg", "shared", "global"], [to, from, Operand::Word(bytes), rest @ ..]) => {
+                let bytes = usize::try_from(number(bytes, Width::Bits32)?).ok()?;
+                let allowed = bytes == 16 || words[2] == "ca" && (bytes == 4 || bytes == 8);
+                let live = match rest {
+                    [] => Source::Number(bytes as u64),
+                    [live] => self.source(live, Width::Bits32)?,
+                    _ => return None,
+                };
+                let (to, from) = (self.at(to, "shared")?, self.at(from, "global")?);
+                allowed.then_some(What::Copy { to, from, bytes, live })
+            }
+            (["cp", "async", "commit_group"], []) => Some(What::Commit),
+            (["cp", "async", "wait_group"], [Operand::Word(but)]) => Some(What::Wait { but: but.parse().ok()? }),
+            _ => None,
+        }
+    }
+
+    /// Warp Level Matrix Instructions: ldmatrix, mma. Data Movement and Conversion Instructions: shfl.sync.
+    fn warp_wide(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
+        use Width::Bits32;
+        if let Some(form) = opcode.strip_prefix("ldmatrix.sync.aligned.m8n8.") {
+            let (many, transposed) = match form {
+                "x1.shared.b16" => (1, false),
+                "x2.shared.b16" => (2, false),
+                "x4.shared.b16" => (4, false),
+                "x2.trans.shared.b16" => (2, true),
+                "x4.trans.shared.b16" => (4, true),
+                _ => return None,
+            };
+            let [Operand::Vector(to), from] = operands else { return None };
+            let to: Vec<Register> = to.iter().map(|word| self.register(word, Bits32)).collect::<Known<_>>()?;
+            return (to.len() == many).then_some(What::Matrices { to, at: self.at(from, "shared")?, transposed });
+        }
+        let product = match opcode {
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" => Some(Product::Bf16),
+            "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32" => Some(Product::S8),
+            _ => None,
+        };
+        match (product, opcode, operands) {
+            (Some(product), _, [Operand::Vector(to), a, b, c]) => {
+                let to: Vec<Register> = to.iter().map(|word| self.register(word, Bits32)).collect::<Known<_>>()?;
+                let (a, b, c) = (self.sources(a)?, self.sources(b)?, self.sources(c)?);
+                Some(What::Multiply { product, to: to.try_into().ok()?, a, b, c })
+            }
+            (
+                None,
+                "shfl.sync.bfly.b32" | "shfl.sync.idx.b32",
+                [to, from, by, clamp, Operand::Word("-1" | "0xffffffff")],
+            ) => {
+                let (from, by, clamp) =
+                    (self.source(from, Bits32)?, self.source(by, Bits32)?, self.source(clamp, Bits32)?);
+                Some(What::Shuffle {
+                    to: self.target(to, Bits32)?,
+                    from,
+                    by,
+                    clamp,
+                    butterfly: opcode.contains("bfly"),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn sources<const N: usize>(&self, operand: &Operand) -> Known<[Source; N]> {
+        let Operand::Vector(words) = operand else { return None };
+        let all: Vec<Source> = words.iter().map(|word| self.word(word, Width::Bits32)).collect::<Known<_>>()?;
+        all.try_into().ok()
+    }
+
+    /// A vector of so many registers; one of them may be written without braces.
+    fn several<'o>(&self, operand: &'o Operand, many: usize) -> Known<Vec<&'o str>> {
+        let words = match operand {
+            Operand::Vector(words) => words.clone(),
+            Operand::Word(word) => vec![*word],
+            Operand::Address(..) => return None,
+        };
+        (words.len() == many).then_some(words)
+    }
+
+    fn at(&self, operand: &Operand, space: &str) -> Known<At> {
+        let Operand::Address(base, offset) = operand else { return None };
+        let width = if space == "shared" { Width::Bits32 } else { Width::Bits64 };
+        Some(At { base: self.word(base, width)?, offset: *offset })
+    }
+
+    fn target(&self, operand: &Operand, width: Width) -> Known<Register> {
+        let Operand::Word(word) = operand else { return None };
+        self.register(word, width)
+    }
+
+    fn source(&self, operand: &Operand, width: Width) -> Known<Source> {
+        let Operand::Word(word) = operand else { return None };
+        self.word(word, width)
+    }
+
+    fn word(&self, word: &str, width: Width) -> Known<Source> {
+        if word.starts_with('%') {
+            return Some(Source::Register(self.register(word, width)?));
+        }
+        if self.text.shared == Some(word) && [Width::Bits32, Width::Bits64].contains(&width) {
+            return Some(Source::Number(SHARED_BASE));
+        }
+        Some(Source::Number(number(word, width)?))
+    }
+
+    /// A register of a width; PTX ISA, "Operand Size Exceeding Instruction-Type Size", is not needed by what Triton makes.
+    fn register(&self, word: &str, width: Width) -> Known<Register> {
+        let prefix = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        let file = self.text.files.get(prefix)?;
+        let index: u32 = word[prefix.len()..].parse().ok()?;
+        (file.width == width && index < file.many).then(|| self.first[prefix] + index)
+    }
+}
+
+/// A constant, cut to the width (PTX ISA, "Constants").
+fn number(word: &str, width: Width) -> Known<u64> {
+    let mask = match width {
+        Width::Predicate => 1,
+        Width::Bits16 => 0xffff,
+        Width::Bits32 => 0xffff_ffff,
+        Width::Bits64 => u64::MAX,
+    };
+    if let Some(bits) = word.strip_prefix("0f") {
+        return (width == Width::Bits32 && bits.len() == 8).then(|| u64::from_str_radix(bits, 16).ok())?;
+    }
+    let (digits, negative) = word.strip_prefix('-').map_or((word, false), |digits| (digits, true));
+    let digits = digits.strip_suffix('U').unwrap_or(digits);
+    let value = match digits.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+        None => digits.parse::<u64>().ok()?,
+    };
+    Some(if negative { value.wrapping_neg() } else { value } & mask)
+}
+
+fn special(name: &str) -> Known<Special> {
+    let (name, axis) = name.split_once('.')?;
+    let axis = ["x", "y", "z"].iter().position(|known| *known == axis)?;
+    Some(match (name, axis) {
+        ("%tid", 0) => Special::Thread,
+        ("%ntid", 0) => Special::Threads,
+        ("%ctaid", _) => Special::Block(axis),
+        ("%nctaid", _) => Special::Blocks(axis),
+        _ => return None,
+    })
+}
+
+fn named(space: &str) -> Known<Space> {
+    match space {
+        "global" => Some(Space::Global),
+        "shared" => Some(Space::Shared),
+        _ => None,
+    }
+}
+
+/// The bits of each of two parts.
+fn halves(width: Width, many: usize) -> Known<(u32, Width)> {
+    match (width, many) {
+        (Width::Bits32, 2) => Some((16, Width::Bits16)),
+        (Width::Bits64, 2) => Some((32, Width::Bits32)),
+        (Width::Bits64, 4) => Some((16, Width::Bits16)),
+        _ => None,
+    }
+}
+
+/// How many elements an access has, the bytes of each, and the width of their registers.
+fn access(form: &[&str]) -> Known<(usize, usize, Width)> {
+    let (many, ty) = match form {
+        [ty] => (1, ty),
+        ["v2", ty] => (2, ty),
+        ["v4", ty] => (4, ty),
+        _ => return None,
+    };
+    let (bytes, width) = match *ty {
+        "b8" | "u8" => (1, Width::Bits16),
+        "b16" | "u16" => (2, Width::Bits16),
+        "b32" | "u32" | "f32" => (4, Width::Bits32),
+        "b64" | "u64" => (8, Width::Bits64),
+        _ => return None,
+    };
+    (many * bytes <= 16).then_some((many, bytes, width))
+}

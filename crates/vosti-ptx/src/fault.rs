@@ -1,0 +1,57 @@
+//! Why a text cannot be read, or an execution stops.
+
+use thiserror::Error;
+
+/// A text that is not in the part of PTX that is known here. Nothing is guessed: an unknown instruction is one of these.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("PTX line {line}: {why}")]
+pub struct ReadError {
+    /// The line of the text; 0 for its head.
+    pub line: u32,
+    /// What was found there.
+    pub why: String,
+}
+
+/// Where an execution stopped, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("block {block:?}, thread {thread}, PTX line {line}: {fault}")]
+pub struct RunError {
+    /// The block, on each axis of the grid.
+    pub block: [u32; 3],
+    /// The first thread of those that stopped.
+    pub thread: u32,
+    /// The line of the text.
+    pub line: u32,
+    /// What went wrong.
+    pub fault: Fault,
+}
+
+/// What a GPU would not report: it would compute something.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message names its fields")]
+pub enum Fault {
+    #[error("{what} depends on something that was never written")]
+    Poison { what: &'static str },
+    #[error("global memory at {at:#x}: {why}")]
+    Global { at: u64, why: String },
+    #[error("shared memory at {at:#x}: a block has {bytes} bytes")]
+    Shared { at: u64, bytes: usize },
+    #[error("an access of {bytes} bytes at {at:#x}, which is no multiple of that")]
+    Misaligned { at: u64, bytes: usize },
+    #[error("a race at shared byte {at:#x}: {this} here, and {other} by thread {by}, with no barrier between")]
+    Race { at: u64, this: &'static str, other: &'static str, by: u32 },
+    #[error("shared byte {at:#x} is used while a copy to it is under way")]
+    UnderWay { at: u64 },
+    #[error("a divergent `{what}`: not all threads of the warp execute it")]
+    Divergent { what: &'static str },
+    #[error("a divergent barrier: not all threads of the block reach it")]
+    Barrier,
+    #[error("an instruction that needs whole warps, in a block of {threads} threads")]
+    PartialWarp { threads: u32 },
+    #[error("a launch without {what}")]
+    Launch { what: &'static str },
+    #[error("more than {max} instructions of one warp")]
+    Steps { max: u64 },
+    #[error("the code ends without `ret`")]
+    End,
+}

@@ -1,0 +1,223 @@
+//! Instructions that work thread by thread on registers: one row of a table each.
+//!
+//! Each group of rows names the section of the PTX ISA (8.7, chapter 9.7) that defines it. A value is 64 bits, of which a
+//! register of fewer has the low ones. What the ISA leaves open (`approx`, `full`) is what tile IR's own function gives: so a
+//! text is compared in everything else, bit for bit. A NaN that arithmetic makes is the ISA's canonical one.
+//! Subnormal numbers are kept unless the name says `.ftz`, as the ISA has it; tile IR flushes them, so cases have none.
+
+use crate::text::Width::{self, Bits16 as H, Bits32 as W, Bits64 as D, Predicate as P};
+use vosti_tile::numerics::{self, FloatMode, math};
+
+/// What one thread computes of up to three operands.
+pub(crate) type Lane = fn([u64; 3]) -> u64;
+
+/// An instruction: its name, the width of its result, those of its operands, and what it computes.
+pub(crate) struct Row(pub &'static str, pub Width, pub &'static [Width], pub Lane);
+
+/// The ISA's canonical NaN ("Floating Point Instructions").
+const NAN: u32 = 0x7fff_ffff;
+
+fn s32(x: u64) -> i32 {
+    x as u32 as i32
+}
+
+fn float(x: u64) -> f32 {
+    f32::from_bits(x as u32)
+}
+
+fn bits(x: f32) -> u64 {
+    u64::from(if x.is_nan() { NAN } else { x.to_bits() })
+}
+
+fn word(x: i32) -> u64 {
+    u64::from(x as u32)
+}
+
+/// A function of the tile IR, in its floating-point mode.
+fn tile(f: impl FnOnce() -> f32) -> u64 {
+    bits(FloatMode::with(f))
+}
+
+/// Rounds to BF16, to nearest even, and keeps subnormal numbers.
+fn bf16(x: u64) -> u64 {
+    let x = x as u32;
+    match float(x.into()).is_nan() {
+        true => 0x7fff,
+        false => u64::from(x.wrapping_add(0x7fff + ((x >> 16) & 1)) >> 16),
+    }
+}
+
+/// The larger (`sign` 1) or smaller (-1) number; of two zeros, +0 is larger. One NaN counts for nothing.
+fn extreme(a: f32, b: f32, largest: bool) -> f32 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ if a == b => {
+            if (a.is_sign_positive()) == largest {
+                a
+            } else {
+                b
+            }
+        }
+        _ => {
+            if (a > b) == largest {
+                a
+            } else {
+                b
+            }
+        }
+    }
+}
+
+/// Bits `from` to `from + many` of a word.
+fn field([a, from, many]: [u64; 3]) -> (u32, u32) {
+    let (from, many) = ((from & 0xff) as u32, (many & 0xff) as u32);
+    let moved = (a as u32).checked_shr(from).unwrap_or(0);
+    (if many >= 32 { moved } else { moved & ((1 << many) - 1) }, many)
+}
+
+/// The field with its sign, which is the word's if the field reaches beyond it.
+fn signed_field([a, from, many]: [u64; 3]) -> u64 {
+    let (value, many) = field([a, from, many]);
+    let from = (from & 0xff) as u32;
+    if many == 0 {
+        return 0;
+    }
+    let sign = (a as u32) >> (from + many - 1).min(31) & 1;
+    let high = 32u32.saturating_sub(from).min(many);
+    let fill = if sign == 1 && high < 32 { u32::MAX << high } else { 0 };
+    (value | fill).into()
+}
+
+/// Four bytes of eight, each chosen by four bits; the highest of them copies the byte's sign over it.
+fn permute([a, b, selector]: [u64; 3]) -> u64 {
+    let all = ((b as u32 as u64) << 32 | a as u32 as u64).to_le_bytes();
+    let byte = |at: u64| {
+        let nibble = selector >> (4 * at) & 0xf;
+        let byte = all[(nibble & 7) as usize];
+        if nibble & 8 != 0 { ((byte as i8) >> 7) as u8 } else { byte }
+    };
+    u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]).into()
+}
+
+/// The tile IR's `exp`.
+pub(crate) const EXP: Lane = |[a, ..]| tile(|| math::exp(float(a)));
+
+/// All of them.
+pub(crate) const ROWS: &[Row] = &[
+    // Integer Arithmetic Instructions: add, sub, mul, mad, neg, min, max, bfe.
+    Row("add.s32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_add(s32(b)))),
+    Row("add.u32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_add(s32(b)))),
+    Row("add.s64", D, &[D, D], |[a, b, _]| a.wrapping_add(b)),
+    Row("sub.s32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_sub(s32(b)))),
+    Row("mul.lo.s32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_mul(s32(b)))),
+    Row("mul.lo.s64", D, &[D, D], |[a, b, _]| a.wrapping_mul(b)),
+    Row("mul.wide.u32", D, &[W, W], |[a, b, _]| a * b),
+    Row("mul.wide.s32", D, &[W, W], |[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64),
+    Row("mad.lo.s32", W, &[W, W, W], |[a, b, c]| word(s32(a).wrapping_mul(s32(b)).wrapping_add(s32(c)))),
+    Row("mad.lo.s64", D, &[D, D, D], |[a, b, c]| a.wrapping_mul(b).wrapping_add(c)),
+    Row("mad.wide.u32", D, &[W, W, D], |[a, b, c]| (a * b).wrapping_add(c)),
+    Row("mad.wide.s32", D, &[W, W, D], |[a, b, c]| {
+        (i64::from(s32(a)) * i64::from(s32(b))).wrapping_add(c as i64) as u64
+    }),
+    Row("neg.s32", W, &[W], |[a, ..]| word(s32(a).wrapping_neg())),
+    Row("min.s32", W, &[W, W], |[a, b, _]| word(s32(a).min(s32(b)))),
+    Row("max.s32", W, &[W, W], |[a, b, _]| word(s32(a).max(s32(b)))),
+    Row("min.u32", W, &[W, W], |[a, b, _]| a.min(b)),
+    Row("max.u32", W, &[W, W], |[a, b, _]| a.max(b)),
+    Row("min.s64", D, &[D, D], |[a, b, _]| (a as i64).min(b as i64) as u64),
+    Row("max.s64", D, &[D, D], |[a, b, _]| (a as i64).max(b as i64) as u64),
+    Row("bfe.u32", W, &[W, W, W], |abc| field(abc).0.into()),
+    Row("bfe.s32", W, &[W, W, W], signed_field),
+    // Logic and Shift Instructions: and, or, xor, not, shl, shr. Shifts by more than the width shift all bits out.
+    Row("and.pred", P, &[P, P], |[a, b, _]| a & b),
+    Row("or.pred", P, &[P, P], |[a, b, _]| a | b),
+    Row("xor.pred", P, &[P, P], |[a, b, _]| a ^ b),
+    Row("not.pred", P, &[P], |[a, ..]| a ^ 1),
+    Row("and.b16", H, &[H, H], |[a, b, _]| a & b),
+    Row("or.b16", H, &[H, H], |[a, b, _]| a | b),
+    Row("and.b32", W, &[W, W], |[a, b, _]| a & b),
+    Row("or.b32", W, &[W, W], |[a, b, _]| a | b),
+    Row("xor.b32", W, &[W, W], |[a, b, _]| a ^ b),
+    Row("not.b32", W, &[W], |[a, ..]| word(!s32(a))),
+    Row("and.b64", D, &[D, D], |[a, b, _]| a & b),
+    Row("or.b64", D, &[D, D], |[a, b, _]| a | b),
+    Row("xor.b64", D, &[D, D], |[a, b, _]| a ^ b),
+    Row("shl.b16", H, &[H, W], |[a, b, _]| if b > 15 { 0 } else { a << b & 0xffff }),
+    Row("shl.b32", W, &[W, W], |[a, b, _]| if b > 31 { 0 } else { a << b & 0xffff_ffff }),
+    Row("shl.b64", D, &[D, W], |[a, b, _]| if b > 63 { 0 } else { a << b }),
+    Row("shr.u32", W, &[W, W], |[a, b, _]| if b > 31 { 0 } else { a >> b }),
+    Row("shr.s32", W, &[W, W], |[a, b, _]| word(s32(a) >> b.min(31))),
+    Row("shr.u64", D, &[D, W], |[a, b, _]| if b > 63 { 0 } else { a >> b }),
+    Row("shr.s64", D, &[D, W], |[a, b, _]| ((a as i64) >> b.min(63)) as u64),
+    // Floating Point Instructions: add, sub, mul, fma, abs, min, max, and the approximations div, rsqrt, ex2.
+    Row("add.rn.f32", W, &[W, W], |[a, b, _]| bits(float(a) + float(b))),
+    Row("sub.rn.f32", W, &[W, W], |[a, b, _]| bits(float(a) - float(b))),
+    Row("mul.rn.f32", W, &[W, W], |[a, b, _]| bits(float(a) * float(b))),
+    Row("fma.rn.f32", W, &[W, W, W], |[a, b, c]| bits(float(a).mul_add(float(b), float(c)))),
+    Row("abs.f32", W, &[W], |[a, ..]| a & 0x7fff_ffff),
+    Row("neg.f32", W, &[W], |[a, ..]| a ^ 0x8000_0000),
+    Row("min.f32", W, &[W, W], |[a, b, _]| bits(extreme(float(a), float(b), false))),
+    Row("max.f32", W, &[W, W], |[a, b, _]| bits(extreme(float(a), float(b), true))),
+    Row("max.NaN.f32", W, &[W, W], |[a, b, _]| match float(a).is_nan() || float(b).is_nan() {
+        true => NAN.into(),
+        false => bits(extreme(float(a), float(b), true)),
+    }),
+    Row("div.full.f32", W, &[W, W], |[a, b, _]| tile(|| numerics::div(float(a), float(b)))),
+    Row("rsqrt.approx.ftz.f32", W, &[W], |[a, ..]| tile(|| math::rsqrt(float(a)))),
+    Row("ex2.approx.ftz.f32", W, &[W], |[a, ..]| tile(|| math::exp2(float(a)))),
+    Row("ex2.approx.f32", W, &[W], |[a, ..]| tile(|| math::exp2(float(a)))),
+    // Half Precision Floating Point Instructions: abs.
+    Row("abs.bf16x2", W, &[W], |[a, ..]| a & 0x7fff_7fff),
+    // Comparison and Selection Instructions: setp. A comparison with NaN is false, unless its name ends in `u`.
+    Row("setp.eq.b32", P, &[W, W], |[a, b, _]| (a == b).into()),
+    Row("setp.ne.b32", P, &[W, W], |[a, b, _]| (a != b).into()),
+    Row("setp.eq.s32", P, &[W, W], |[a, b, _]| (a == b).into()),
+    Row("setp.ne.s32", P, &[W, W], |[a, b, _]| (a != b).into()),
+    Row("setp.lt.s32", P, &[W, W], |[a, b, _]| (s32(a) < s32(b)).into()),
+    Row("setp.le.s32", P, &[W, W], |[a, b, _]| (s32(a) <= s32(b)).into()),
+    Row("setp.gt.s32", P, &[W, W], |[a, b, _]| (s32(a) > s32(b)).into()),
+    Row("setp.ge.s32", P, &[W, W], |[a, b, _]| (s32(a) >= s32(b)).into()),
+    Row("setp.lt.u32", P, &[W, W], |[a, b, _]| (a < b).into()),
+    Row("setp.le.u32", P, &[W, W], |[a, b, _]| (a <= b).into()),
+    Row("setp.gt.u32", P, &[W, W], |[a, b, _]| (a > b).into()),
+    Row("setp.ge.u32", P, &[W, W], |[a, b, _]| (a >= b).into()),
+    Row("setp.eq.b64", P, &[D, D], |[a, b, _]| (a == b).into()),
+    Row("setp.ne.b64", P, &[D, D], |[a, b, _]| (a != b).into()),
+    Row("setp.ne.u64", P, &[D, D], |[a, b, _]| (a != b).into()),
+    Row("setp.lt.s64", P, &[D, D], |[a, b, _]| ((a as i64) < b as i64).into()),
+    Row("setp.le.s64", P, &[D, D], |[a, b, _]| (a as i64 <= b as i64).into()),
+    Row("setp.gt.s64", P, &[D, D], |[a, b, _]| (a as i64 > b as i64).into()),
+    Row("setp.ge.s64", P, &[D, D], |[a, b, _]| (a as i64 >= b as i64).into()),
+    Row("setp.lt.u64", P, &[D, D], |[a, b, _]| (a < b).into()),
+    Row("setp.ge.u64", P, &[D, D], |[a, b, _]| (a >= b).into()),
+    Row("setp.eq.f32", P, &[W, W], |[a, b, _]| (float(a) == float(b)).into()),
+    Row("setp.lt.f32", P, &[W, W], |[a, b, _]| (float(a) < float(b)).into()),
+    Row("setp.le.f32", P, &[W, W], |[a, b, _]| (float(a) <= float(b)).into()),
+    Row("setp.gt.f32", P, &[W, W], |[a, b, _]| (float(a) > float(b)).into()),
+    Row("setp.ge.f32", P, &[W, W], |[a, b, _]| (float(a) >= float(b)).into()),
+    // Data Movement and Conversion Instructions: mov of a register or number, cvta, prmt, cvt.
+    Row("mov.pred", P, &[P], |[a, ..]| a),
+    Row("mov.b16", H, &[H], |[a, ..]| a),
+    Row("mov.u16", H, &[H], |[a, ..]| a),
+    Row("mov.b32", W, &[W], |[a, ..]| a),
+    Row("mov.u32", W, &[W], |[a, ..]| a),
+    Row("mov.b64", D, &[D], |[a, ..]| a),
+    Row("mov.u64", D, &[D], |[a, ..]| a),
+    Row("cvta.to.global.u64", D, &[D], |[a, ..]| a),
+    Row("prmt.b32", W, &[W, W, W], permute),
+    Row("cvt.u64.u32", D, &[W], |[a, ..]| a),
+    Row("cvt.s64.s32", D, &[W], |[a, ..]| i64::from(s32(a)) as u64),
+    Row("cvt.u32.u64", W, &[D], |[a, ..]| a & 0xffff_ffff),
+    Row("cvt.u32.u16", W, &[H], |[a, ..]| a),
+    Row("cvt.u16.u32", H, &[W], |[a, ..]| a & 0xffff),
+    Row("cvt.rn.f32.s32", W, &[W], |[a, ..]| bits(s32(a) as f32)),
+    Row("cvt.rn.f32.u32", W, &[W], |[a, ..]| bits(a as u32 as f32)),
+    Row("cvt.rn.f32.u64", W, &[D], |[a, ..]| bits(a as f32)),
+    // NaN becomes 0, and what does not fit the nearest integer that does.
+    Row("cvt.rzi.s32.f32", W, &[W], |[a, ..]| word(float(a) as i32)),
+    Row("cvt.f32.bf16", W, &[H], |[a, ..]| a << 16),
+    Row("cvt.rn.bf16.f32", H, &[W], |[a, ..]| bf16(a)),
+    // The first operand becomes the upper half.
+    Row("cvt.rn.bf16x2.f32", W, &[W, W], |[a, b, _]| bf16(a) << 16 | bf16(b)),
+];

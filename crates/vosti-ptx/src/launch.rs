@@ -1,0 +1,157 @@
+//! A launch: its blocks in some order, one after the other, and of each block the warps in some order from barrier to barrier.
+//!
+//! No order may show in a result; races within a block are errors, so one order of warps says as much as another. Blocks run
+//! alone, because nothing here passes numbers between blocks of one launch.
+
+use crate::decode::{Instruction, Kernel};
+use crate::fault::{Fault, RunError};
+use crate::shared::Shared;
+use crate::warp::{Stop, Warp};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+
+/// Global memory. An access outside it is an error in words.
+pub trait Global {
+    /// Reads bytes from an address on.
+    fn load(&mut self, at: u64, to: &mut [u8]) -> Result<(), String>;
+    /// Writes bytes from an address on.
+    fn store(&mut self, at: u64, from: &[u8]) -> Result<(), String>;
+}
+
+/// A launch.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// Blocks on each axis.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: usize,
+    /// Addresses and numbers.
+    pub params: &'a [u64],
+    /// The order of blocks and warps is drawn from it; None: ascending.
+    pub seed: Option<u64>,
+    /// The most instructions of one block's warps together.
+    pub steps_max: u64,
+}
+
+/// What a warp sees of its block.
+pub(crate) struct Block<'a, G: ?Sized> {
+    pub code: &'a [Instruction],
+    pub params: &'a [u64],
+    pub shared: &'a mut Shared,
+    pub global: &'a mut G,
+    pub block: [u32; 3],
+    pub grid: [u32; 3],
+    pub threads: u32,
+    steps: u64,
+    steps_max: u64,
+}
+
+impl<G: Global + ?Sized> Block<'_, G> {
+    pub fn step(&mut self) -> Result<(), Fault> {
+        self.steps += 1;
+        if self.steps > self.steps_max { Err(Fault::Steps { max: self.steps_max }) } else { Ok(()) }
+    }
+
+    pub fn global_load(&mut self, at: u64, bytes: usize) -> Result<[u8; 16], Fault> {
+        let mut values = [0; 16];
+        aligned(at, bytes)?;
+        self.global_part(at, &mut values[..bytes])?;
+        Ok(values)
+    }
+
+    /// Part of an access, without its alignment.
+    pub fn global_part(&mut self, at: u64, to: &mut [u8]) -> Result<(), Fault> {
+        self.global.load(at, to).map_err(|why| Fault::Global { at, why })
+    }
+
+    pub fn global_store(&mut self, at: u64, from: &[u8]) -> Result<(), Fault> {
+        aligned(at, from.len())?;
+        self.global.store(at, from).map_err(|why| Fault::Global { at, why })
+    }
+}
+
+/// PTX ISA, "Addresses as Operands": an access is aligned to its size.
+fn aligned(at: u64, bytes: usize) -> Result<(), Fault> {
+    if at.is_multiple_of(bytes as u64) { Ok(()) } else { Err(Fault::Misaligned { at, bytes }) }
+}
+
+impl Kernel {
+    /// Runs every block of a launch.
+    pub fn run<G: Global + ?Sized>(&self, launch: &Launch<'_>, global: &mut G) -> Result<(), RunError> {
+        let refuse = |what| RunError { block: [0; 3], thread: 0, line: 0, fault: Fault::Launch { what } };
+        if launch.params.len() != self.params {
+            return Err(refuse("a value for each parameter"));
+        }
+        if self.threads.is_some_and(|threads| threads != launch.threads) || !(1..=1024).contains(&launch.threads) {
+            return Err(refuse("the threads that the text names"));
+        }
+        let mut random = launch.seed.map(SplitMix64::seed_from_u64);
+        let [x, y, z] = launch.grid.map(|n| n as usize);
+        let mut order: Vec<usize> = (0..x * y * z).collect();
+        shuffle(&mut order, &mut random);
+        let mut shared = Shared::new(launch.shared);
+        for i in order {
+            shared.begin();
+            let block = [i % x, i / x % y, i / x / y].map(|at| at as u32);
+            let mut block = Block {
+                code: &self.code,
+                params: launch.params,
+                shared: &mut shared,
+                global: &mut *global,
+                block,
+                grid: launch.grid,
+                threads: launch.threads,
+                steps: 0,
+                steps_max: launch.steps_max,
+            };
+            self.block(&mut block, &mut random)?;
+        }
+        Ok(())
+    }
+
+    fn block<G: Global + ?Sized>(
+        &self,
+        block: &mut Block<'_, G>,
+        random: &mut Option<SplitMix64>,
+    ) -> Result<(), RunError> {
+        let firsts = (0..block.threads).step_by(32);
+        let mut warps: Vec<Warp> =
+            firsts.map(|first| Warp::new(first, block.threads - first, self.registers)).collect();
+        let at = |block: [u32; 3], place: usize, thread, fault| {
+            let line = self.code.get(place).or(self.code.last()).map_or(0, |instruction| instruction.line);
+            RunError { block, thread, line, fault }
+        };
+        loop {
+            let mut order: Vec<usize> = (0..warps.len()).collect();
+            shuffle(&mut order, random);
+            let mut stops = vec![];
+            for i in order {
+                let ran = warps[i].run(block);
+                let stop = ran.map_err(|(place, thread, fault)| at(block.block, place, thread, fault))?;
+                stops.push((i as u32 * 32, stop));
+            }
+            // A barrier that some do not reach, or that they reach at different places of the text.
+            let first = stops[0].1;
+            if let Some((thread, stop)) = stops.iter().find(|(_, stop)| *stop != first) {
+                let places = [first, *stop].into_iter().filter_map(|stop| match stop {
+                    Stop::Barrier(place) => Some(place),
+                    Stop::Returned => None,
+                });
+                return Err(at(block.block, places.max().unwrap_or(0), *thread, Fault::Barrier));
+            }
+            match first {
+                Stop::Returned => return Ok(()),
+                Stop::Barrier(_) => block.shared.barrier(),
+            }
+        }
+    }
+}
+
+fn shuffle(list: &mut [usize], random: &mut Option<SplitMix64>) {
+    let Some(random) = random else { return };
+    for i in (1..list.len()).rev() {
+        list.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);
+    }
+}

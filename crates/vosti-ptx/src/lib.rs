@@ -1,0 +1,28 @@
+//! Executes PTX on a processor: the part that Triton makes of Vosti's kernels, as strictly as the PTX ISA says.
+//!
+//! [`Kernel::read`] decodes a text once; [`Kernel::run`] runs a launch's threads, warps and blocks. An instruction that is not
+//! known, an address outside a buffer, a race, a barrier that not all reach, a copy that is used before its wait and a number
+//! that was never written are errors, where a GPU would compute something.
+//!
+//! It says nothing about ptxas, about what a tensor core adds inside one instruction, or about time.
+//! Read next: [`decode`], [`warp`], [`shared`]; then [`compare`], which compares with the tile interpreter.
+
+mod buffers;
+mod case;
+mod compare;
+mod decode;
+mod fault;
+mod keys;
+mod lanes;
+mod launch;
+mod matrix;
+mod shared;
+mod text;
+mod warp;
+
+pub use buffers::Buffers;
+pub use case::Case;
+pub use compare::{Cases, Compiled, Difference, compare};
+pub use decode::Kernel;
+pub use fault::{Fault, ReadError, RunError};
+pub use launch::{Global, Launch};

@@ -1,0 +1,174 @@
+//! Shared memory of a block: every byte with who wrote and read it last, so that races are found and not played out.
+//!
+//! Two threads that access one byte between two barriers of the block, one of them writing, are a race (PTX ISA, "Memory
+//! Consistency Model": conflicting accesses that no synchronisation orders). Two writes of one value are none: Triton lets all
+//! threads that hold a lane write it, and whichever is last, the value is that. `bar.warp.sync` orders threads of one warp. An
+//! asynchronous copy is a write of its thread at its start and again at its wait; between the two nobody may use the bytes
+//! ("Asynchronous operations").
+
+use crate::decode::SHARED_BASE;
+use crate::fault::Fault;
+
+/// A write of the value that is there, by whichever thread.
+const SAME: &str = "another write";
+
+/// A thread that accesses memory, and how many `bar.warp.sync` its warp has passed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Who {
+    pub thread: u32,
+    pub passed: u32,
+}
+
+/// The last access of a kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Barriers of the launch that were passed before.
+    epoch: u32,
+    passed: u32,
+    thread: u32,
+    /// Other threads of the warp did so too, between the same `bar.warp.sync`.
+    others: bool,
+    /// Other warps did so too.
+    warps: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    value: u8,
+    /// The block that wrote it last, counted from 1.
+    written_in: u32,
+    under_way: bool,
+    wrote: Mark,
+    read: Mark,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    cells: Vec<Cell>,
+    epoch: u32,
+    block: u32,
+}
+
+impl Mark {
+    /// Whether the access may happen at the same time as one of `who` now.
+    fn conflicts(&self, epoch: u32, who: Who) -> bool {
+        if self.epoch != epoch {
+            return false;
+        }
+        let same_warp = !self.warps && self.thread / 32 == who.thread / 32;
+        !same_warp || (self.others || self.thread != who.thread) && self.passed == who.passed
+    }
+
+    fn add(&mut self, epoch: u32, who: Who) {
+        let alone = Mark { epoch, passed: who.passed, thread: who.thread, others: false, warps: false };
+        if self.epoch != epoch {
+            *self = alone;
+        } else if self.warps || self.thread / 32 != who.thread / 32 {
+            self.warps = true;
+        } else if self.passed != who.passed {
+            *self = alone;
+        } else {
+            self.others |= self.thread != who.thread;
+        }
+    }
+}
+
+impl Shared {
+    pub fn new(bytes: usize) -> Shared {
+        Shared { cells: vec![Cell::default(); bytes], epoch: 0, block: 0 }
+    }
+
+    /// A new block begins: nothing is written yet.
+    pub fn begin(&mut self) {
+        self.epoch += 1;
+        self.block += 1;
+    }
+
+    /// All threads have reached a barrier.
+    pub fn barrier(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// The cells of an access, which is as aligned as it is long. `at` has the base in it.
+    fn cells(&mut self, at: u64, bytes: usize) -> Result<&mut [Cell], Fault> {
+        if !at.is_multiple_of(bytes as u64) {
+            return Err(Fault::Misaligned { at, bytes });
+        }
+        let size = self.cells.len();
+        let outside = Fault::Shared { at, bytes: size };
+        let start = at.checked_sub(SHARED_BASE).and_then(|start| usize::try_from(start).ok()).ok_or(outside.clone())?;
+        let end = start.checked_add(bytes).ok_or(outside.clone())?;
+        self.cells.get_mut(start..end).ok_or(outside)
+    }
+
+    /// Reads up to 16 bytes, and whether each was written.
+    pub fn load(&mut self, at: u64, bytes: usize, who: Who) -> Result<([u8; 16], u16), Fault> {
+        let (epoch, block) = (self.epoch, self.block);
+        let (mut values, mut written) = ([0; 16], 0);
+        for (i, cell) in self.cells(at, bytes)?.iter_mut().enumerate() {
+            if cell.under_way && cell.written_in == block {
+                return Err(Fault::UnderWay { at: at + i as u64 });
+            }
+            if cell.wrote.conflicts(epoch, who) {
+                return Err(race(at, i, "a read", "a write", cell.wrote));
+            }
+            cell.read.add(epoch, who);
+            values[i] = cell.value;
+            written |= u16::from(cell.written_in == block) << i;
+        }
+        Ok((values, written))
+    }
+
+    /// Writes bytes; those that are not in `written` become unwritten.
+    pub fn store(&mut self, at: u64, values: &[u8], written: u16, who: Who) -> Result<(), Fault> {
+        let (epoch, block) = (self.epoch, self.block);
+        for (i, (cell, value)) in self.cells(at, values.len())?.iter_mut().zip(values).enumerate() {
+            let written_in = if written >> i & 1 == 1 { block } else { 0 };
+            let again = cell.wrote.epoch == epoch && (cell.value, cell.written_in) == (*value, written_in);
+            cell.check_write(at + i as u64, epoch, block, who, if again { SAME } else { "a write" })?;
+            (cell.value, cell.written_in, cell.under_way) = (*value, written_in, false);
+            cell.wrote.add(epoch, who);
+        }
+        Ok(())
+    }
+
+    /// A copy to these bytes begins.
+    pub fn start(&mut self, at: u64, bytes: usize, who: Who) -> Result<(), Fault> {
+        let (epoch, block) = (self.epoch, self.block);
+        for (i, cell) in self.cells(at, bytes)?.iter_mut().enumerate() {
+            cell.check_write(at + i as u64, epoch, block, who, "a copy")?;
+            (cell.under_way, cell.written_in) = (true, block);
+            cell.wrote = Mark::default();
+            cell.wrote.add(epoch, who);
+        }
+        Ok(())
+    }
+
+    /// The copy has ended, at its thread's wait: other threads see it behind a barrier.
+    pub fn land(&mut self, at: u64, values: &[u8], who: Who) -> Result<(), Fault> {
+        let epoch = self.epoch;
+        for (cell, value) in self.cells(at, values.len())?.iter_mut().zip(values) {
+            (cell.value, cell.under_way) = (*value, false);
+            cell.wrote = Mark::default();
+            cell.wrote.add(epoch, who);
+        }
+        Ok(())
+    }
+}
+
+impl Cell {
+    fn check_write(&self, at: u64, epoch: u32, block: u32, who: Who, this: &'static str) -> Result<(), Fault> {
+        if self.under_way && self.written_in == block {
+            return Err(Fault::UnderWay { at });
+        }
+        match (self.wrote, self.read) {
+            (mark, _) if this != SAME && mark.conflicts(epoch, who) => Err(race(at, 0, this, "a write", mark)),
+            (_, mark) if mark.conflicts(epoch, who) => Err(race(at, 0, this, "a read", mark)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn race(at: u64, offset: usize, this: &'static str, other: &'static str, mark: Mark) -> Fault {
+    Fault::Race { at: at + offset as u64, this, other, by: mark.thread }
+}

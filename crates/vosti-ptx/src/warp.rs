@@ -1,0 +1,412 @@
+//! A warp: registers of 32 threads, where each thread is in the code, and what it does there.
+//!
+//! Threads of a warp run in step where they are at one place; after a divergent branch those with the lowest place go first, so
+//! that they meet again. An instruction that the ISA wants of all threads at once is an error in a part of them.
+//! A register that was never written is poison: what is computed of it is poison too, and using that as an address, a
+//! condition, an operand of a matrix product or a number in global memory is an error.
+
+use crate::decode::{At, Instruction, Register, Source, Space, Special, What};
+use crate::fault::Fault;
+use crate::launch::{Block, Global};
+use crate::matrix::{self, Lanes};
+use crate::shared::Who;
+use std::collections::VecDeque;
+
+const ALL: u32 = u32::MAX;
+
+/// Why a warp stopped for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// At the barrier of this place.
+    Barrier(usize),
+    Returned,
+}
+
+/// An asynchronous copy whose bytes have not landed.
+#[derive(Clone, Debug)]
+struct Pending {
+    lane: u32,
+    to: u64,
+    values: [u8; 16],
+    bytes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Warp {
+    /// The first thread.
+    first: u32,
+    values: Vec<Lanes>,
+    /// For each register, the threads that have written it.
+    written: Vec<u32>,
+    /// Threads that have not returned.
+    live: u32,
+    /// The place of all live threads, unless they have diverged.
+    place: usize,
+    diverged: Option<[usize; 32]>,
+    /// How many `bar.warp.sync` it has passed.
+    passed: u32,
+    open: Vec<Pending>,
+    groups: VecDeque<Vec<Pending>>,
+}
+
+type Outcome<T> = Result<T, Fault>;
+
+impl Warp {
+    pub fn new(first: u32, threads: u32, registers: usize) -> Warp {
+        Warp {
+            first,
+            values: vec![[0; 32]; registers],
+            written: vec![0; registers],
+            live: if threads >= 32 { ALL } else { (1 << threads) - 1 },
+            place: 0,
+            diverged: None,
+            passed: 0,
+            open: vec![],
+            groups: VecDeque::new(),
+        }
+    }
+
+    /// Runs to the next barrier or the end. An error comes with the place and the first thread there.
+    pub fn run<G: Global + ?Sized>(&mut self, block: &mut Block<'_, G>) -> Result<Stop, (usize, u32, Fault)> {
+        while self.live != 0 {
+            let (place, mask) = self.next();
+            let thread = self.first + mask.trailing_zeros();
+            let wrong = |fault| (place, thread, fault);
+            block.step().map_err(wrong)?;
+            let code = block.code;
+            let instruction = code.get(place).ok_or(wrong(Fault::End))?;
+            self.go(place + 1, mask);
+            match self.execute(instruction, mask, block).map_err(wrong)? {
+                None => (),
+                Some(Then::Branch { to, of }) => self.go(to, of),
+                Some(Then::Return { of }) => self.live &= !of,
+                Some(Then::Barrier) => return Ok(Stop::Barrier(place)),
+            }
+        }
+        Ok(Stop::Returned)
+    }
+
+    /// The lowest place of a live thread, and the threads that are there.
+    fn next(&mut self) -> (usize, u32) {
+        let Some(places) = &self.diverged else { return (self.place, self.live) };
+        let live = |lane: &usize| self.live >> lane & 1 == 1;
+        let lowest = (0..32).filter(live).map(|lane| places[lane]).min().unwrap_or(0);
+        let mask = (0..32).filter(live).filter(|lane| places[*lane] == lowest).fold(0, |mask, lane| mask | 1 << lane);
+        if mask == self.live {
+            (self.place, self.diverged) = (lowest, None);
+        }
+        (lowest, mask)
+    }
+
+    fn go(&mut self, to: usize, mask: u32) {
+        if self.diverged.is_none() && mask == self.live {
+            self.place = to;
+            return;
+        }
+        let places = self.diverged.get_or_insert([self.place; 32]);
+        (0..32).filter(|lane| mask >> lane & 1 == 1).for_each(|lane| places[lane] = to);
+    }
+
+    fn who(&self, lane: u32) -> Who {
+        Who { thread: self.first + lane, passed: self.passed }
+    }
+
+    /// An operand of all threads, and who of them has written it.
+    fn read(&self, source: Source) -> (Lanes, u32) {
+        match source {
+            Source::Number(number) => ([number; 32], ALL),
+            Source::Register(register) => (self.values[register as usize], self.written[register as usize]),
+        }
+    }
+
+    /// An operand that must not be poison in some threads.
+    fn sure(&self, source: Source, mask: u32, what: &'static str) -> Outcome<Lanes> {
+        let (lanes, written) = self.read(source);
+        if written & mask == mask { Ok(lanes) } else { Err(Fault::Poison { what }) }
+    }
+
+    fn addresses(&self, at: At, mask: u32, what: &'static str) -> Outcome<Lanes> {
+        Ok(self.sure(at.base, mask, what)?.map(|base| base.wrapping_add(at.offset as u64)))
+    }
+
+    fn write(&mut self, register: Register, lanes: &Lanes, written: u32, mask: u32) {
+        let to = &mut self.values[register as usize];
+        match mask {
+            ALL => *to = *lanes,
+            _ => each(mask).for_each(|lane| to[lane as usize] = lanes[lane as usize]),
+        }
+        let known = &mut self.written[register as usize];
+        *known = *known & !mask | written & mask;
+    }
+
+    fn execute<G: Global + ?Sized>(
+        &mut self,
+        instruction: &Instruction,
+        at: u32,
+        block: &mut Block<'_, G>,
+    ) -> Outcome<Option<Then>> {
+        let mask = match instruction.guard {
+            None => at,
+            Some((predicate, negated)) => {
+                let lanes = self.sure(Source::Register(predicate), at, "a predicate")?;
+                let yes = each(at).filter(|lane| (lanes[*lane as usize] == 1) != negated);
+                yes.fold(0, |mask, lane| mask | 1 << lane)
+            }
+        };
+        let name = whole_warp(&instruction.what);
+        match name {
+            Some(what) if mask != at || at != self.live => return Err(Fault::Divergent { what }),
+            Some(_) if self.live != ALL => return Err(Fault::PartialWarp { threads: self.live.count_ones() }),
+            _ if mask == 0 => return Ok(None),
+            _ => (),
+        }
+        match &instruction.what {
+            What::Branch { to } => return Ok(Some(Then::Branch { to: *to, of: mask })),
+            What::Return => return Ok(Some(Then::Return { of: mask })),
+            What::Barrier => return Ok(Some(Then::Barrier)),
+            What::WarpBarrier => self.passed += 1,
+            What::Load { space, to, at, bytes } => self.load(*space, to, *at, *bytes, mask, block)?,
+            What::Store { space, at, from, bytes } => self.store(*space, *at, from, *bytes, mask, block)?,
+            What::Copy { to, from, bytes, live } => self.copy(*to, *from, *bytes, *live, mask, block)?,
+            What::Commit => self.groups.push_back(std::mem::take(&mut self.open)),
+            What::Wait { but } => self.wait(*but, block)?,
+            What::Matrices { to, at, transposed } => self.matrices(to, *at, *transposed, block)?,
+            What::Multiply { product, to, a, b, c } => {
+                let what = "an operand of a matrix product";
+                let [a0, a1, a2, a3] = a.map(|a| self.sure(a, ALL, what));
+                let [b0, b1] = b.map(|b| self.sure(b, ALL, what));
+                let [c0, c1, c2, c3] = c.map(|c| self.sure(c, ALL, what));
+                let result = matrix::multiply(*product, [a0?, a1?, a2?, a3?], [b0?, b1?], [c0?, c1?, c2?, c3?]);
+                to.iter().zip(&result).for_each(|(to, lanes)| self.write(*to, lanes, ALL, ALL));
+            }
+            What::Shuffle { to, from, by, clamp, butterfly } => self.shuffle(*to, *from, [*by, *clamp], *butterfly)?,
+            What::Parameter { to, index } => self.write(*to, &[block.params[*index]; 32], ALL, mask),
+            What::Special { to, which } => {
+                let lanes = self.special(*which, block);
+                self.write(*to, &lanes, ALL, mask);
+            }
+            what => self.registers(what, mask),
+        }
+        Ok(None)
+    }
+
+    /// What touches registers only.
+    fn registers(&mut self, what: &What, mask: u32) {
+        match what {
+            What::Lane { run, to, from } => {
+                let [a, b, c] = from.map(|source| self.read(source));
+                let mut lanes = [0; 32];
+                match mask {
+                    ALL => (0..32).for_each(|lane| lanes[lane] = run([a.0[lane], b.0[lane], c.0[lane]])),
+                    _ => each(mask)
+                        .map(|lane| lane as usize)
+                        .for_each(|lane| lanes[lane] = run([a.0[lane], b.0[lane], c.0[lane]])),
+                }
+                self.write(*to, &lanes, a.1 & b.1 & c.1, mask);
+            }
+            What::Select { to, yes, no, predicate } => {
+                let (yes, no, (chosen, known)) =
+                    (self.read(*yes), self.read(*no), self.read(Source::Register(*predicate)));
+                let lanes = std::array::from_fn(|lane| if chosen[lane] == 1 { yes.0[lane] } else { no.0[lane] });
+                let chosen =
+                    each(ALL).filter(|lane| chosen[*lane as usize] == 1).fold(0, |mask, lane| mask | 1 << lane);
+                self.write(*to, &lanes, known & (chosen & yes.1 | !chosen & no.1), mask);
+            }
+            What::Pack { to, from, bits } => {
+                let (mut lanes, mut written) = ([0; 32], ALL);
+                for (at, source) in from.iter().enumerate() {
+                    let part = self.read(*source);
+                    written &= part.1;
+                    (0..32).for_each(|lane| lanes[lane] |= part.0[lane] << (*bits as usize * at));
+                }
+                self.write(*to, &lanes, written, mask);
+            }
+            What::Unpack { to, from, bits } => {
+                let (lanes, written) = self.read(*from);
+                for (at, to) in to.iter().enumerate() {
+                    let part = lanes.map(|lane| lane >> (*bits as usize * at) & ((1 << bits) - 1));
+                    self.write(*to, &part, written, mask);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn special<G: Global + ?Sized>(&self, which: Special, block: &Block<'_, G>) -> Lanes {
+        match which {
+            Special::Thread => std::array::from_fn(|lane| u64::from(self.first) + lane as u64),
+            Special::Threads => [block.threads.into(); 32],
+            Special::Block(axis) => [block.block[axis].into(); 32],
+            Special::Blocks(axis) => [block.grid[axis].into(); 32],
+        }
+    }
+
+    /// Data Movement and Conversion Instructions: ld.
+    fn load<G: Global + ?Sized>(
+        &mut self,
+        space: Space,
+        to: &[Register],
+        at: At,
+        bytes: usize,
+        mask: u32,
+        block: &mut Block<'_, G>,
+    ) -> Outcome<()> {
+        let addresses = self.addresses(at, mask, "the address of a load")?;
+        for lane in each(mask) {
+            let address = addresses[lane as usize];
+            let (values, written) = match space {
+                Space::Shared => block.shared.load(address, bytes * to.len(), self.who(lane))?,
+                Space::Global => (block.global_load(address, bytes * to.len())?, u16::MAX),
+            };
+            for (i, register) in to.iter().enumerate() {
+                let mut value = [0; 8];
+                value[..bytes].copy_from_slice(&values[i * bytes..][..bytes]);
+                self.values[*register as usize][lane as usize] = u64::from_le_bytes(value);
+                let all = (1u16 << bytes) - 1;
+                let known = &mut self.written[*register as usize];
+                *known = *known & !(1 << lane) | u32::from(written >> (i * bytes) & all == all) << lane;
+            }
+        }
+        Ok(())
+    }
+
+    /// Data Movement and Conversion Instructions: st.
+    fn store<G: Global + ?Sized>(
+        &mut self,
+        space: Space,
+        at: At,
+        from: &[Source],
+        bytes: usize,
+        mask: u32,
+        block: &mut Block<'_, G>,
+    ) -> Outcome<()> {
+        let addresses = self.addresses(at, mask, "the address of a store")?;
+        let parts: Vec<(Lanes, u32)> = from.iter().map(|source| self.read(*source)).collect();
+        for lane in each(mask) {
+            let (mut values, mut written) = ([0; 16], 0u16);
+            for (i, (lanes, known)) in parts.iter().enumerate() {
+                values[i * bytes..][..bytes].copy_from_slice(&lanes[lane as usize].to_le_bytes()[..bytes]);
+                let all = (1u16 << bytes) - 1;
+                written |= if known >> lane & 1 == 1 { all << (i * bytes) } else { 0 };
+            }
+            let (address, values) = (addresses[lane as usize], &values[..bytes * from.len()]);
+            match space {
+                Space::Shared => block.shared.store(address, values, written, self.who(lane))?,
+                Space::Global if parts.iter().any(|(_, known)| known >> lane & 1 == 0) => {
+                    return Err(Fault::Poison { what: "a number in global memory" });
+                }
+                Space::Global => block.global_store(address, values)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Asynchronous copy: cp.async. Bytes behind the first `live` are zeros.
+    fn copy<G: Global + ?Sized>(
+        &mut self,
+        to: At,
+        from: At,
+        bytes: usize,
+        live: Source,
+        mask: u32,
+        block: &mut Block<'_, G>,
+    ) -> Outcome<()> {
+        let to = self.addresses(to, mask, "the address of a copy")?;
+        let from = self.addresses(from, mask, "the address of a copy")?;
+        let live = self.sure(live, mask, "the size of a copy")?;
+        for lane in each(mask) {
+            let i = lane as usize;
+            block.shared.start(to[i], bytes, self.who(lane))?;
+            let some = (live[i] as usize).min(bytes);
+            let mut values = [0; 16];
+            if some > 0 {
+                if !from[i].is_multiple_of(bytes as u64) {
+                    return Err(Fault::Misaligned { at: from[i], bytes });
+                }
+                block.global_part(from[i], &mut values[..some])?;
+            }
+            self.open.push(Pending { lane, to: to[i], values, bytes });
+        }
+        Ok(())
+    }
+
+    /// Asynchronous copy: cp.async.wait_group. All groups but the last `but` land.
+    fn wait<G: Global + ?Sized>(&mut self, but: usize, block: &mut Block<'_, G>) -> Outcome<()> {
+        while self.groups.len() > but {
+            for copy in self.groups.pop_front().into_iter().flatten() {
+                block.shared.land(copy.to, &copy.values[..copy.bytes], self.who(copy.lane))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Warp Level Matrix Instructions: ldmatrix. Threads 8 i to 8 i + 7 give the addresses of matrix i's rows.
+    fn matrices<G: Global + ?Sized>(
+        &mut self,
+        to: &[Register],
+        at: At,
+        transposed: bool,
+        block: &mut Block<'_, G>,
+    ) -> Outcome<()> {
+        let givers = if to.len() == 4 { ALL } else { (1 << (8 * to.len())) - 1 };
+        let addresses = self.addresses(at, givers, "the address of a matrix")?;
+        let mut found = vec![];
+        for i in 0..to.len() {
+            let mut rows = [[0; 16]; 8];
+            for (row, values) in rows.iter_mut().enumerate() {
+                let lane = 8 * i + row;
+                let (bytes, written) = block.shared.load(addresses[lane], 16, self.who(lane as u32))?;
+                if written != u16::MAX {
+                    return Err(Fault::Poison { what: "an element of a matrix" });
+                }
+                *values = bytes;
+            }
+            found.push(std::array::from_fn(|lane| matrix::fragment(&rows, lane, transposed).into()));
+        }
+        to.iter().zip(&found).for_each(|(to, lanes)| self.write(*to, lanes, ALL, ALL));
+        Ok(())
+    }
+
+    /// Data Movement and Conversion Instructions: shfl.sync.
+    fn shuffle(&mut self, to: Register, from: Source, [by, clamp]: [Source; 2], butterfly: bool) -> Outcome<()> {
+        let (lanes, written) = self.read(from);
+        let (by, clamp) = (self.sure(by, ALL, "a shuffle")?, self.sure(clamp, ALL, "a shuffle")?);
+        let source = |lane: usize| {
+            let (by, most, segment) =
+                (by[lane] as usize & 31, clamp[lane] as usize & 31, clamp[lane] as usize >> 8 & 31);
+            let last = lane & segment | most & !segment;
+            let from = if butterfly { lane ^ by } else { lane & segment | by & !segment };
+            if from <= last { from } else { lane }
+        };
+        let known = (0..32).fold(0, |mask, lane| mask | (written >> source(lane) & 1) << lane);
+        self.write(to, &std::array::from_fn(|lane| lanes[source(lane)]), known, ALL);
+        Ok(())
+    }
+}
+
+/// What an instruction does to a warp's way.
+enum Then {
+    Branch { to: usize, of: u32 },
+    Return { of: u32 },
+    Barrier,
+}
+
+/// The name of an instruction that all threads of a warp execute together (PTX ISA: `.aligned`, and `bar.sync`). Groups of copies
+/// are a thread's own; here a warp's threads make and await them together, as Triton's code does.
+fn whole_warp(what: &What) -> Option<&'static str> {
+    Some(match what {
+        What::Barrier => "bar.sync",
+        What::WarpBarrier => "bar.warp.sync",
+        What::Matrices { .. } => "ldmatrix",
+        What::Multiply { .. } => "mma",
+        What::Shuffle { .. } => "shfl",
+        What::Commit => "cp.async.commit_group",
+        What::Wait { .. } => "cp.async.wait_group",
+        _ => return None,
+    })
+}
+
+/// The threads of a mask.
+fn each(mask: u32) -> impl Iterator<Item = u32> {
+    (0..32).filter(move |lane| mask >> lane & 1 == 1)
+}
