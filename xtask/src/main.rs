@@ -34,6 +34,11 @@ enum Task {
     Book,
     /// Checks everything that a change must pass; CI runs this
     Test,
+    /// Compiles every text of GPU targets [default: all], executes the PTX here and compares with the tile interpreter
+    Execute {
+        /// Targets such as cuda-sm80, and kernels by name
+        names: Vec<String>,
+    },
     /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
     Tidy,
     /// Writes docs/trust.md, the list of files to audit
@@ -79,6 +84,7 @@ fn main() -> ExitCode {
         Task::Wheel(options) => wheel::run(&options),
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::VerifyStatement(options) => statement::run(&options),
+        Task::Execute { names } => execute(&names),
         Task::Tidy => tidy::run(),
         Task::Trust => trust::run(),
         Task::Ttir { check } => ttir::run(check),
@@ -93,6 +99,12 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn execute(names: &[String]) -> anyhow::Result<()> {
+    python::interpreter()?;
+    let example = ["run", "--quiet", "-p", "vosti-cuda", "--example", "every_text", "--", "--execute"];
+    run_command(Command::new("cargo").args(example).args(names))
 }
 
 /// The repository's root.

@@ -192,7 +192,8 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-verify", &["vosti-kernels", "vosti-tile"]),
     ("crates/vosti-wiring", &["vosti-core", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-cpu", &["vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
-    ("crates/vosti-cuda", &["vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
+    ("crates/vosti-ptx", &["vosti-kernels", "vosti-tile"]),
+    ("crates/vosti-cuda", &["vosti-core", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-model", &["vosti-core", "vosti-kernels"]),
     (
         "crates/vosti-admission",

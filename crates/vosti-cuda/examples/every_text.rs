@@ -2,22 +2,36 @@
 //! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones. The exit code is 1 if
 //! a kernel spills, is refused, or does not compile.
 //!
-//!     cargo run -p vosti-cuda --example every_text [TARGET...] [KERNEL...]
+//!     cargo run -p vosti-cuda --example every_text [--execute] [TARGET...] [KERNEL...]
 //!
-//! Without a target all are tried, and without a kernel all.
+//! Without a target all are tried, and without a kernel all. With `--execute` models are smaller, and the PTX of each kernel that
+//! passes is executed here and compared with the tile interpreter, bit for bit (`cargo xtask execute`).
 
+use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Arch, Artifact, CudaError, Facts, Toolchain, inspect};
+use vosti_cuda::{Arch, Artifact, CudaError, Executed, Facts, Toolchain, execute, inspect};
 use vosti_kernels::{Const, Spec};
 
 /// Kernels in one run of the compiler.
 const CHUNK: usize = 8;
 
+/// The dimensions of a text.
+#[derive(Clone, Copy)]
+struct Numbers {
+    /// Heads and groups fill their rooms.
+    full: bool,
+    windowed: bool,
+    /// As tiny models have them, not as published ones.
+    small: bool,
+}
+
 /// A text with dimensions that models have, and at most `room` query heads for each KV head. If `full`, heads and groups fill
 /// their rooms and flags are 0; else they are smaller, rows are a multiple of 8, and flags are 1. `windowed` is independent.
-fn with_numbers(text: &Spec, room: i64, full: bool, windowed: bool) -> Spec {
+fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbers) -> Spec {
+    let pick = |large: i64, little: i64| if small { little } else { large };
+    let either = |all: i64, some: i64| if full { all } else { some };
     let constant = |name: &str| int(text, name);
     let part = |room: i64| if full { room } else { (room * 5 / 8).max(1) };
     let group = if full { room } else { room / 2 + 1 };
@@ -28,23 +42,23 @@ fn with_numbers(text: &Spec, room: i64, full: bool, windowed: bool) -> Spec {
             ("D", _) => part(constant("DP")).into(),
             ("HALF", _) => part(constant("HP")).into(),
             ("GROUP", _) => group.into(),
-            ("HEADS", "attend_combine") => (8 * group).into(),
-            ("HEADS" | "K_FIRST", _) => 32.into(),
-            ("KV_HEADS", _) => 8.into(),
-            ("V_FIRST", _) => 40.into(),
-            ("PACKED", _) => 48.into(),
+            ("HEADS", "attend_combine") => (pick(8, 2) * group).into(),
+            ("HEADS" | "K_FIRST", _) => pick(32, 4).into(),
+            ("KV_HEADS", _) => pick(8, 2).into(),
+            ("V_FIRST", _) => pick(40, 6).into(),
+            ("PACKED", _) => pick(48, 8).into(),
             ("FIRST", _) => 0.into(),
             ("HEIGHT", _) => constant("BQ").into(),
             ("CAPPED" | "ACT" | "NORM" | "V_NORM" | "HALVES" | "OFFSETS" | "WIDE", _) => flag,
-            ("BLOCKS", _) => (if full { 128 } else { 30 }).into(),
+            ("BLOCKS", _) => either(pick(128, 8), pick(30, 5)).into(),
             ("WINDOWED", _) => i64::from(windowed).into(),
             ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),
             ("N", "topk_combine") => part(constant("BN")).into(),
             ("V", "topk_part") => (32 * constant("PART")).into(),
             ("PARTS", _) => 32.into(),
-            ("KV", _) => (if full { 1024 } else { 200 }).into(),
-            ("STRIDE", _) => (if full { 6144 } else { 1400 }).into(),
-            ("V" | "N" | "K" | "H" | "Q", _) => (if full { 4096 } else { 1000 }).into(),
+            ("KV", _) => either(pick(1024, 128), pick(200, 40)).into(),
+            ("STRIDE", _) => either(pick(6144, 512), pick(1400, 296)).into(),
+            ("V" | "N" | "K" | "H" | "Q", _) => either(pick(4096, 256), pick(1000, 200)).into(),
             ("EPS", _) => 1e-6.into(),
             ("SCALE", _) => 0.5.into(),
             ("SLOPE", _) => 0.18033688.into(),
@@ -65,9 +79,9 @@ fn int(text: &Spec, name: &str) -> i64 {
 }
 
 /// A text with dimensions that the target accepts. The text that combines splits has no group size of its own.
-fn taken(target: &str, text: &Spec, full: bool, windowed: bool) -> Spec {
+fn taken(target: &str, text: &Spec, numbers: Numbers) -> Spec {
     let rooms = if int(text, "GP") > 0 { vec![int(text, "GP")] } else { vec![1, 2, 4, 8, 16] };
-    let specs = rooms.into_iter().map(|room| with_numbers(text, room, full, windowed));
+    let specs = rooms.into_iter().map(|room| with_numbers(text, room, numbers));
     let taken = |spec: &Spec| vosti_kernels::compile_options(target, spec).is_ok();
     specs.into_iter().find(taken).unwrap_or_else(|| panic!("{target} takes {text} for no group of heads"))
 }
@@ -85,6 +99,9 @@ struct Found {
     first_level: Vec<String>,
     registers: u32,
     wrong: Vec<String>,
+    executed: usize,
+    /// Kernels with an instruction that the executor does not know.
+    not_known: Vec<String>,
 }
 
 impl Found {
@@ -107,6 +124,34 @@ impl Found {
         }
         self.registers = self.registers.max(facts.registers);
     }
+
+    fn ran(&mut self, spec: &Spec, executed: Result<Option<Executed>, CudaError>) {
+        match executed {
+            Ok(Some(Executed::Ptx)) => self.executed += 1,
+            Ok(None) => self.not_known.push(spec.to_string()),
+            Err(error) => self.wrong.push(error.to_string()),
+        }
+    }
+
+    fn print(&mut self, target: &str, texts: usize) {
+        let (kernels, wrong) = (self.kernels, self.wrong.len());
+        println!(
+            "{target}: {texts} texts, {kernels} kernels, {wrong} wrong, {} without spills \
+             ({} of them at the assembler's first level), at most {} registers",
+            kernels - wrong,
+            self.first_level.len(),
+            self.registers
+        );
+        if self.executed + self.not_known.len() > 0 {
+            println!("  executed, with the tile interpreter's bits: {}", self.executed);
+        }
+        let lists =
+            [("first level", &mut self.first_level), ("not executed", &mut self.not_known), ("wrong", &mut self.wrong)];
+        for (name, list) in lists {
+            list.sort();
+            list.iter().for_each(|line| println!("  {name}: {line}"));
+        }
+    }
 }
 
 /// Compiles a few kernels at once, or each alone if one of them fails.
@@ -118,7 +163,7 @@ fn compile(tool: &Toolchain, target: &str, specs: &[Spec]) -> Vec<(Spec, Result<
     }
 }
 
-fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String]) -> bool {
+fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String], small: bool) -> bool {
     let target = format!("cuda-{arch}");
     let mut texts = vosti_model::inventory(&target).unwrap();
     texts.retain(|text| kernels.is_empty() || kernels.contains(&text.kernel));
@@ -126,11 +171,14 @@ fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String]) -> bool {
         .iter()
         .flat_map(|text| {
             let all = [(true, false), (false, false), (true, true), (false, true)];
-            all.map(|(full, windowed)| taken(&target, text, full, windowed))
+            all.map(|(full, windowed)| taken(&target, text, Numbers { full, windowed, small }))
         })
         .map(|spec| (spec.to_string(), spec))
         .collect();
     let specs: Vec<Spec> = specs.into_values().collect();
+    let bar = ProgressBar::new(specs.len() as u64);
+    bar.set_message(target.clone());
+    bar.set_style(ProgressStyle::with_template("{msg} [{bar:32}] {pos} of {len}").unwrap());
     let (chunks, found) = (Mutex::new(specs.chunks(CHUNK)), Mutex::new(Found::default()));
     let next = || chunks.lock().unwrap().next();
     std::thread::scope(|scope| {
@@ -138,31 +186,25 @@ fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String]) -> bool {
             scope.spawn(|| {
                 while let Some(some) = next() {
                     for (spec, compiled) in compile(tool, &target, some) {
-                        found.lock().unwrap().note(arch, &spec, compiled);
+                        let executed = compiled.as_ref().ok().filter(|_| small).map(execute);
+                        let mut found = found.lock().unwrap();
+                        found.note(arch, &spec, compiled);
+                        executed.into_iter().for_each(|executed| found.ran(&spec, executed));
+                        bar.inc(1);
                     }
                 }
             });
         }
     });
-    let Found { kernels, mut first_level, registers, mut wrong } = found.into_inner().unwrap();
-    first_level.sort();
-    wrong.sort();
-    println!(
-        "{target}: {} texts, {kernels} kernels, {} wrong, {} without spills \
-         ({} of them at the assembler's first level), at most {registers} registers",
-        texts.len(),
-        wrong.len(),
-        kernels - wrong.len(),
-        first_level.len()
-    );
-    first_level.iter().for_each(|spec| println!("  first level: {spec}"));
-    wrong.iter().for_each(|line| println!("  wrong: {line}"));
-    wrong.is_empty()
+    bar.finish_and_clear();
+    let mut found = found.into_inner().unwrap();
+    found.print(&target, texts.len());
+    found.wrong.is_empty()
 }
 
 fn main() {
-    let (asked, kernels): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|name| name.starts_with("cuda"));
+    let (flags, names): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|name| name.starts_with("--"));
+    let (asked, kernels): (Vec<String>, Vec<String>) = names.into_iter().partition(|name| name.starts_with("cuda"));
     let wrong = |error: &dyn std::fmt::Display| -> ! {
         eprintln!("{error}");
         std::process::exit(2)
@@ -172,8 +214,11 @@ fn main() {
     if let Some(error) = kernels.iter().find_map(|kernel| vosti_kernels::kernel(kernel).err()) {
         wrong(&error);
     }
+    if let Some(flag) = flags.iter().find(|flag| *flag != "--execute") {
+        wrong(&format!("there is no {flag}"));
+    }
     let Some(python) = vosti_test_tools::python(REQUIREMENT) else { wrong(&format!("{REQUIREMENT} is not there")) };
     let tool = Toolchain::with_python(python);
-    let failed = targets.into_iter().filter(|arch| !compiles(&tool, *arch, &kernels)).count();
+    let failed = targets.into_iter().filter(|arch| !compiles(&tool, *arch, &kernels, !flags.is_empty())).count();
     std::process::exit(i32::from(failed > 0));
 }

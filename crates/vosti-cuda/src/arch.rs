@@ -2,6 +2,7 @@
 
 use crate::error::CudaError;
 use std::fmt;
+use vosti_tile::Scalar;
 
 /// A compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,12 +119,12 @@ impl Arch {
         major == own_major && if exact { minor == own_minor } else { minor >= own_minor }
     }
 
-    /// The PTX instruction that a dot of BF16 tiles with `rows` rows must be compiled to. The instructions that sm90 and sm100
-    /// introduced need 64 rows; smaller tiles use the older one, and so does sm120.
-    pub fn matrix_instruction(self, rows: usize) -> &'static str {
+    /// The PTX instruction that a dot of tiles of `elem` with `rows` rows must be compiled to. The instructions that sm90 and
+    /// sm100 introduced need 64 rows; smaller tiles use the older one, and so does sm120, and sm100 for bytes.
+    pub fn matrix_instruction(self, rows: usize, elem: Scalar) -> &'static str {
         match self {
             Arch::Sm90 if rows >= MATRIX_ROWS => "wgmma.mma_async",
-            Arch::Sm100 if rows >= MATRIX_ROWS => "tcgen05.mma",
+            Arch::Sm100 if rows >= MATRIX_ROWS && elem != Scalar::I8 => "tcgen05.mma",
             _ => "mma.sync",
         }
     }

@@ -30,6 +30,8 @@ pub enum CudaError {
     Metadata { spec: String, why: String },
     #[error("{spec} for {target}: {refusal}")]
     Refused { spec: String, target: String, refusal: Refusal },
+    #[error("{spec} for {target}, executed: {difference}")]
+    Executed { spec: String, target: String, difference: Box<vosti_ptx::Difference> },
     #[error("{spec} {what}; run `vosti prepare` again")]
     Stale { spec: String, what: &'static str },
     #[error("the bundle has no machine code for {spec}; run `vosti prepare` for this model")]
@@ -108,8 +110,8 @@ pub enum Refusal {
     FusionOn,
     #[error("it contains `{instruction}`, a multiplication and an addition with one rounding")]
     Contraction { instruction: String },
-    #[error("its machine code contains {count} fused multiply-adds that its PTX does not have")]
-    Fused { count: usize },
+    #[error("its {text} contains {count} fused multiply-adds, and its TTIR has {own} for each thread")]
+    Fused { text: &'static str, count: usize, own: usize },
     #[error(
         "it spills {bytes} bytes of registers to memory: give it more warps or smaller tiles in specialisations.toml"
     )]

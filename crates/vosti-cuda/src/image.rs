@@ -3,6 +3,7 @@
 use crate::arch::Arch;
 use crate::artifact::{Artifact, Hashes, Metadata};
 use crate::error::CudaError;
+use crate::execute::Executed;
 use crate::inspect::{Facts, inspect, interchangeable};
 use serde::{Deserialize, Serialize};
 use vosti_kernels::{Binding, Spec, ttir_hash};
@@ -17,6 +18,9 @@ pub struct Record {
     pub metadata: Metadata,
     /// The facts that the checks found.
     pub facts: Facts,
+    /// What was executed and compared with the tile interpreter, bit for bit: see [`crate::execute()`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed: Option<Executed>,
 }
 
 /// A kernel that passed every check: [`Image::of`] runs the checks, and [`Image::read`] compares the hashes of one that passed.
@@ -36,7 +40,7 @@ impl Image {
     /// Checks a compiled kernel ([`inspect`](crate::inspect())). Error: the reason to refuse it.
     pub fn of(artifact: Artifact, arch: Arch) -> Result<Image, CudaError> {
         let facts = inspect(&artifact, arch)?;
-        let record = Record { hashes: artifact.hashes(), metadata: artifact.metadata, facts };
+        let record = Record { hashes: artifact.hashes(), metadata: artifact.metadata, facts, executed: None };
         Ok(Image { spec: artifact.spec, ttir: artifact.ttir, cubin: artifact.cubin, record })
     }
 

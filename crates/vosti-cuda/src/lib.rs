@@ -3,7 +3,7 @@
 //! This crate has not run on a GPU yet. The device has run on a stand-in driver only; `docs/gpu.md` says what that shows.
 //! Building and testing needs neither CUDA nor a driver. libcuda is loaded at run time; Python and Triton are build-time
 //! tools of [`mod@toolchain`] only.
-//! Read next: [`mod@inspect`] for the build's side, [`mod@device`] for the run's.
+//! Read next: [`mod@inspect`] and [`mod@execute`] for the build's side, [`mod@device`] for the run's.
 
 pub mod arch;
 pub mod artifact;
@@ -12,6 +12,7 @@ pub mod cuda;
 pub mod device;
 pub mod driver;
 pub mod error;
+pub mod execute;
 pub mod host;
 pub mod image;
 pub mod inspect;
@@ -28,6 +29,7 @@ pub use cuda::Cuda;
 pub use device::{Config, CudaDevice, Pages};
 pub use driver::{Driver, DriverError};
 pub use error::{CudaError, Refusal};
+pub use execute::{Executed, execute};
 pub use image::{Image, Record, alike};
 pub use inspect::{Facts, inspect};
 pub use toolchain::Toolchain;

@@ -10,13 +10,15 @@ fn toolchain() -> Option<Toolchain> {
     vosti_test_tools::python(REQUIREMENT).map(Toolchain::with_python)
 }
 
-/// Both launches of attention, a matrix product with its lowest and its highest tile, and a kernel over rows.
+/// Both launches of attention, a matrix product with its lowest and its highest tile, one in integers with multiply-adds of its
+/// own, and a kernel over rows.
 fn specs() -> Vec<Spec> {
     let stems = [
         "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
         "attend_combine-bf16-BQ4-D64-DP64-HEADS9-HEIGHT4-KV_HEADS3-ROWS512-SPLIT1024",
         "linear_add-bf16-BK64-BM16-BN64-K576-N576-SCALE1.0-SWAP1",
         "linear_add-bf16-BK64-BM128-BN128-K576-N576-SCALE1.0-SWAP1",
+        "linear_int-bf16-BLOCKS18-BM64-BN64-HALVES1-N576-OFFSETS1-WIDE1",
         "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H576",
     ];
     stems.map(|stem| parse_stem(stem).unwrap()).into()
@@ -122,7 +124,7 @@ fn proved_kernels_compile_and_pass_every_check() {
         assert!(other.contains("other machine code"), "{other}");
         assert_eq!(facts.matrix_instructions > 0, has_dots(&artifact.spec), "{}", artifact.spec);
         assert_eq!(facts.in_flight > 0, artifact.spec.kernel != "rmsnorm", "{}", artifact.spec);
-        let reduces = !["linear_add", "attend_combine"].contains(&artifact.spec.kernel.as_str());
+        let reduces = !["linear_add", "linear_int", "attend_combine"].contains(&artifact.spec.kernel.as_str());
         assert_eq!(!facts.reductions.is_empty(), reduces, "{}", artifact.spec);
     }
 }

@@ -6,6 +6,7 @@
 use crate::fault::ReadError;
 use crate::lanes::{EXP, Lane, ROWS};
 use crate::text::{Operand, Statement, Text, Width, without_comments};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -22,23 +23,18 @@ pub struct Kernel {
     /// Threads of a block, if the text says it.
     pub threads: Option<u32>,
     pub(crate) registers: usize,
+    /// The numbers that the text names, in registers from `registers` on.
+    pub(crate) numbers: Vec<u64>,
     pub(crate) code: Vec<Instruction>,
 }
 
-/// A register's number.
+/// A register's number. Numbers that the text names have registers too, behind the others.
 pub(crate) type Register = u32;
-
-/// An operand that is read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source {
-    Register(Register),
-    Number(u64),
-}
 
 /// An address: a register or number, and an offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
-    pub base: Source,
+    pub base: Register,
     pub offset: i64,
 }
 
@@ -79,12 +75,12 @@ pub(crate) enum What {
     Lane {
         run: Lane,
         to: Register,
-        from: [Source; 3],
+        from: [Register; 3],
     },
     Select {
         to: Register,
-        yes: Source,
-        no: Source,
+        yes: Register,
+        no: Register,
         predicate: Register,
     },
     Special {
@@ -98,12 +94,12 @@ pub(crate) enum What {
     /// Halves of a register, lowest first.
     Pack {
         to: Register,
-        from: Vec<Source>,
+        from: Vec<Register>,
         bits: u32,
     },
     Unpack {
         to: Vec<Register>,
-        from: Source,
+        from: Register,
         bits: u32,
     },
     Load {
@@ -115,14 +111,14 @@ pub(crate) enum What {
     Store {
         space: Space,
         at: At,
-        from: Vec<Source>,
+        from: Vec<Register>,
         bytes: usize,
     },
     Copy {
         to: At,
         from: At,
         bytes: usize,
-        live: Source,
+        live: Register,
     },
     Commit,
     Wait {
@@ -136,15 +132,15 @@ pub(crate) enum What {
     Multiply {
         product: Product,
         to: [Register; 4],
-        a: [Source; 4],
-        b: [Source; 2],
-        c: [Source; 4],
+        a: [Register; 4],
+        b: [Register; 2],
+        c: [Register; 4],
     },
     Shuffle {
         to: Register,
-        from: Source,
-        by: Source,
-        clamp: Source,
+        from: Register,
+        by: Register,
+        clamp: Register,
         butterfly: bool,
     },
     Barrier,
@@ -178,14 +174,16 @@ impl Kernel {
             labels.extend(statement.labels.iter().map(|label| (*label, at)));
             at += usize::from(!statement.opcode.is_empty());
         }
-        let reader = Reader { text: &text, first, labels };
+        let reader = Reader { text: &text, first, labels, registers, numbers: RefCell::default() };
         let statements = text.statements.iter().enumerate().filter(|(_, statement)| !statement.opcode.is_empty());
+        let code = statements.map(|(at, _)| reader.instruction(at)).collect::<Result<_, _>>()?;
         Ok(Kernel {
             name: text.name.into(),
             params: text.params.len(),
             threads: text.threads,
             registers: registers as usize,
-            code: statements.map(|(at, _)| reader.instruction(at)).collect::<Result<_, _>>()?,
+            numbers: reader.numbers.take(),
+            code,
         })
     }
 }
@@ -195,6 +193,8 @@ struct Reader<'a> {
     /// The number of each file's first register.
     first: HashMap<&'a str, u32>,
     labels: HashMap<&'a str, usize>,
+    registers: u32,
+    numbers: RefCell<Vec<u64>>,
 }
 
 /// None: not known in this form.
@@ -215,7 +215,7 @@ impl Reader<'_> {
             }
         };
         let what = match self.exponent(at) {
-            Some((to, from)) => What::Lane { run: EXP, to, from: [from, Source::Number(0), Source::Number(0)] },
+            Some((to, from)) => What::Lane { run: EXP, to, from: [from; 3] },
             None => self.what(statement.opcode, &statement.operands).ok_or_else(unknown)?,
         };
         Ok(Instruction { line: statement.line, guard, what })
@@ -223,7 +223,7 @@ impl Reader<'_> {
 
     /// Triton makes `exp(x)` of two instructions: x times log2(e), and `ex2.approx.f32` of that. The two together are given the
     /// tile IR's `exp`, if they are in one block of the code and x does not change between them. (`exp2` is `ex2.approx.ftz.f32`.)
-    fn exponent(&self, at: usize) -> Known<(Register, Source)> {
+    fn exponent(&self, at: usize) -> Known<(Register, Register)> {
         let statement = &self.text.statements[at];
         let ("ex2.approx.f32", [to, Operand::Word(scaled)]) = (statement.opcode, statement.operands.as_slice()) else {
             return None;
@@ -263,7 +263,8 @@ impl Reader<'_> {
         if from.len() != row.2.len() {
             return None;
         }
-        let mut sources = [Source::Number(0); 3];
+        // Operands that it does not have are its first.
+        let mut sources = [self.source(&from[0], row.2[0])?; 3];
         for ((source, operand), width) in sources.iter_mut().zip(from).zip(row.2) {
             *source = self.source(operand, *width)?;
         }
@@ -340,7 +341,7 @@ impl Reader<'_> {
                 let bytes = usize::try_from(number(bytes, Width::Bits32)?).ok()?;
                 let allowed = bytes == 16 || words[2] == "ca" && (bytes == 4 || bytes == 8);
                 let live = match rest {
-                    [] => Source::Number(bytes as u64),
+                    [] => self.number(bytes as u64),
                     [live] => self.source(live, Width::Bits32)?,
                     _ => return None,
                 };
@@ -399,9 +400,9 @@ impl Reader<'_> {
         }
     }
 
-    fn sources<const N: usize>(&self, operand: &Operand) -> Known<[Source; N]> {
+    fn sources<const N: usize>(&self, operand: &Operand) -> Known<[Register; N]> {
         let Operand::Vector(words) = operand else { return None };
-        let all: Vec<Source> = words.iter().map(|word| self.word(word, Width::Bits32)).collect::<Known<_>>()?;
+        let all: Vec<Register> = words.iter().map(|word| self.word(word, Width::Bits32)).collect::<Known<_>>()?;
         all.try_into().ok()
     }
 
@@ -426,19 +427,30 @@ impl Reader<'_> {
         self.register(word, width)
     }
 
-    fn source(&self, operand: &Operand, width: Width) -> Known<Source> {
+    fn source(&self, operand: &Operand, width: Width) -> Known<Register> {
         let Operand::Word(word) = operand else { return None };
         self.word(word, width)
     }
 
-    fn word(&self, word: &str, width: Width) -> Known<Source> {
+    fn word(&self, word: &str, width: Width) -> Known<Register> {
         if word.starts_with('%') {
-            return Some(Source::Register(self.register(word, width)?));
+            return self.register(word, width);
         }
         if self.text.shared == Some(word) && [Width::Bits32, Width::Bits64].contains(&width) {
-            return Some(Source::Number(SHARED_BASE));
+            return Some(self.number(SHARED_BASE));
         }
-        Some(Source::Number(number(word, width)?))
+        Some(self.number(number(word, width)?))
+    }
+
+    /// The register of a number.
+    fn number(&self, number: u64) -> Register {
+        let mut numbers = self.numbers.borrow_mut();
+        let known = numbers.iter().position(|known| *known == number);
+        let at = known.unwrap_or_else(|| {
+            numbers.push(number);
+            numbers.len() - 1
+        });
+        self.registers + at as u32
     }
 
     /// A register of a width; PTX ISA, "Operand Size Exceeding Instruction-Type Size", is not needed by what Triton makes.

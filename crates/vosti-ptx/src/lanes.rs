@@ -5,11 +5,12 @@
 //! text is compared in everything else, bit for bit. A NaN that arithmetic makes is the ISA's canonical one.
 //! Subnormal numbers are kept unless the name says `.ftz`, as the ISA has it; tile IR flushes them, so cases have none.
 
+use crate::matrix::Lanes;
 use crate::text::Width::{self, Bits16 as H, Bits32 as W, Bits64 as D, Predicate as P};
 use vosti_tile::numerics::{self, FloatMode, math};
 
-/// What one thread computes of up to three operands.
-pub(crate) type Lane = fn([u64; 3]) -> u64;
+/// What the threads of a warp compute, each of up to three operands of its own.
+pub(crate) type Lane = fn([&Lanes; 3], &mut Lanes);
 
 /// An instruction: its name, the width of its result, those of its operands, and what it computes.
 pub(crate) struct Row(pub &'static str, pub Width, pub &'static [Width], pub Lane);
@@ -33,9 +34,20 @@ fn word(x: i32) -> u64 {
     u64::from(x as u32)
 }
 
-/// A function of the tile IR, in its floating-point mode.
-fn tile(f: impl FnOnce() -> f32) -> u64 {
-    bits(FloatMode::with(f))
+/// One thread's function, for all threads of a warp. With `tile` it is a function of the tile IR, in its floating-point mode.
+macro_rules! all {
+    (tile $one:expr) => {
+        |from, to| {
+            let one: fn([u64; 3]) -> f32 = $one;
+            FloatMode::with(|| (0..32).for_each(|i| to[i] = bits(one([from[0][i], from[1][i], from[2][i]]))));
+        }
+    };
+    ($one:expr) => {
+        |from, to| {
+            let one: fn([u64; 3]) -> u64 = $one;
+            (0..32).for_each(|i| to[i] = one([from[0][i], from[1][i], from[2][i]]));
+        }
+    };
 }
 
 /// Rounds to BF16, to nearest even, and keeps subnormal numbers.
@@ -101,123 +113,131 @@ fn permute([a, b, selector]: [u64; 3]) -> u64 {
 }
 
 /// The tile IR's `exp`.
-pub(crate) const EXP: Lane = |[a, ..]| tile(|| math::exp(float(a)));
+pub(crate) const EXP: Lane = all!(tile | [a, ..] | math::exp(float(a)));
 
 /// All of them.
 pub(crate) const ROWS: &[Row] = &[
     // Integer Arithmetic Instructions: add, sub, mul, mad, neg, min, max, bfe.
-    Row("add.s32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_add(s32(b)))),
-    Row("add.u32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_add(s32(b)))),
-    Row("add.s64", D, &[D, D], |[a, b, _]| a.wrapping_add(b)),
-    Row("sub.s32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_sub(s32(b)))),
-    Row("mul.lo.s32", W, &[W, W], |[a, b, _]| word(s32(a).wrapping_mul(s32(b)))),
-    Row("mul.lo.s64", D, &[D, D], |[a, b, _]| a.wrapping_mul(b)),
-    Row("mul.wide.u32", D, &[W, W], |[a, b, _]| a * b),
-    Row("mul.wide.s32", D, &[W, W], |[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64),
-    Row("mad.lo.s32", W, &[W, W, W], |[a, b, c]| word(s32(a).wrapping_mul(s32(b)).wrapping_add(s32(c)))),
-    Row("mad.lo.s64", D, &[D, D, D], |[a, b, c]| a.wrapping_mul(b).wrapping_add(c)),
-    Row("mad.wide.u32", D, &[W, W, D], |[a, b, c]| (a * b).wrapping_add(c)),
-    Row("mad.wide.s32", D, &[W, W, D], |[a, b, c]| {
-        (i64::from(s32(a)) * i64::from(s32(b))).wrapping_add(c as i64) as u64
-    }),
-    Row("neg.s32", W, &[W], |[a, ..]| word(s32(a).wrapping_neg())),
-    Row("min.s32", W, &[W, W], |[a, b, _]| word(s32(a).min(s32(b)))),
-    Row("max.s32", W, &[W, W], |[a, b, _]| word(s32(a).max(s32(b)))),
-    Row("min.u32", W, &[W, W], |[a, b, _]| a.min(b)),
-    Row("max.u32", W, &[W, W], |[a, b, _]| a.max(b)),
-    Row("min.s64", D, &[D, D], |[a, b, _]| (a as i64).min(b as i64) as u64),
-    Row("max.s64", D, &[D, D], |[a, b, _]| (a as i64).max(b as i64) as u64),
-    Row("bfe.u32", W, &[W, W, W], |abc| field(abc).0.into()),
-    Row("bfe.s32", W, &[W, W, W], signed_field),
+    Row("add.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_add(s32(b))))),
+    Row("add.u32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_add(s32(b))))),
+    Row("add.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_add(b))),
+    Row("sub.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_sub(s32(b))))),
+    Row("mul.lo.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_mul(s32(b))))),
+    Row("mul.lo.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_mul(b))),
+    Row("mul.wide.u32", D, &[W, W], all!(|[a, b, _]| a * b)),
+    Row("mul.wide.s32", D, &[W, W], all!(|[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64)),
+    Row("mad.lo.s32", W, &[W, W, W], all!(|[a, b, c]| word(s32(a).wrapping_mul(s32(b)).wrapping_add(s32(c))))),
+    Row("mad.lo.s64", D, &[D, D, D], all!(|[a, b, c]| a.wrapping_mul(b).wrapping_add(c))),
+    Row("mad.wide.u32", D, &[W, W, D], all!(|[a, b, c]| (a * b).wrapping_add(c))),
+    Row(
+        "mad.wide.s32",
+        D,
+        &[W, W, D],
+        all!(|[a, b, c]| { (i64::from(s32(a)) * i64::from(s32(b))).wrapping_add(c as i64) as u64 }),
+    ),
+    Row("neg.s32", W, &[W], all!(|[a, ..]| word(s32(a).wrapping_neg()))),
+    Row("min.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).min(s32(b))))),
+    Row("max.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).max(s32(b))))),
+    Row("min.u32", W, &[W, W], all!(|[a, b, _]| a.min(b))),
+    Row("max.u32", W, &[W, W], all!(|[a, b, _]| a.max(b))),
+    Row("min.s64", D, &[D, D], all!(|[a, b, _]| (a as i64).min(b as i64) as u64)),
+    Row("max.s64", D, &[D, D], all!(|[a, b, _]| (a as i64).max(b as i64) as u64)),
+    Row("bfe.u32", W, &[W, W, W], all!(|abc| field(abc).0.into())),
+    Row("bfe.s32", W, &[W, W, W], all!(signed_field)),
     // Logic and Shift Instructions: and, or, xor, not, shl, shr. Shifts by more than the width shift all bits out.
-    Row("and.pred", P, &[P, P], |[a, b, _]| a & b),
-    Row("or.pred", P, &[P, P], |[a, b, _]| a | b),
-    Row("xor.pred", P, &[P, P], |[a, b, _]| a ^ b),
-    Row("not.pred", P, &[P], |[a, ..]| a ^ 1),
-    Row("and.b16", H, &[H, H], |[a, b, _]| a & b),
-    Row("or.b16", H, &[H, H], |[a, b, _]| a | b),
-    Row("and.b32", W, &[W, W], |[a, b, _]| a & b),
-    Row("or.b32", W, &[W, W], |[a, b, _]| a | b),
-    Row("xor.b32", W, &[W, W], |[a, b, _]| a ^ b),
-    Row("not.b32", W, &[W], |[a, ..]| word(!s32(a))),
-    Row("and.b64", D, &[D, D], |[a, b, _]| a & b),
-    Row("or.b64", D, &[D, D], |[a, b, _]| a | b),
-    Row("xor.b64", D, &[D, D], |[a, b, _]| a ^ b),
-    Row("shl.b16", H, &[H, W], |[a, b, _]| if b > 15 { 0 } else { a << b & 0xffff }),
-    Row("shl.b32", W, &[W, W], |[a, b, _]| if b > 31 { 0 } else { a << b & 0xffff_ffff }),
-    Row("shl.b64", D, &[D, W], |[a, b, _]| if b > 63 { 0 } else { a << b }),
-    Row("shr.u32", W, &[W, W], |[a, b, _]| if b > 31 { 0 } else { a >> b }),
-    Row("shr.s32", W, &[W, W], |[a, b, _]| word(s32(a) >> b.min(31))),
-    Row("shr.u64", D, &[D, W], |[a, b, _]| if b > 63 { 0 } else { a >> b }),
-    Row("shr.s64", D, &[D, W], |[a, b, _]| ((a as i64) >> b.min(63)) as u64),
+    Row("and.pred", P, &[P, P], all!(|[a, b, _]| a & b)),
+    Row("or.pred", P, &[P, P], all!(|[a, b, _]| a | b)),
+    Row("xor.pred", P, &[P, P], all!(|[a, b, _]| a ^ b)),
+    Row("not.pred", P, &[P], all!(|[a, ..]| a ^ 1)),
+    Row("and.b16", H, &[H, H], all!(|[a, b, _]| a & b)),
+    Row("or.b16", H, &[H, H], all!(|[a, b, _]| a | b)),
+    Row("and.b32", W, &[W, W], all!(|[a, b, _]| a & b)),
+    Row("or.b32", W, &[W, W], all!(|[a, b, _]| a | b)),
+    Row("xor.b32", W, &[W, W], all!(|[a, b, _]| a ^ b)),
+    Row("not.b32", W, &[W], all!(|[a, ..]| word(!s32(a)))),
+    Row("and.b64", D, &[D, D], all!(|[a, b, _]| a & b)),
+    Row("or.b64", D, &[D, D], all!(|[a, b, _]| a | b)),
+    Row("xor.b64", D, &[D, D], all!(|[a, b, _]| a ^ b)),
+    Row("shl.b16", H, &[H, W], all!(|[a, b, _]| if b > 15 { 0 } else { a << b & 0xffff })),
+    Row("shl.b32", W, &[W, W], all!(|[a, b, _]| if b > 31 { 0 } else { a << b & 0xffff_ffff })),
+    Row("shl.b64", D, &[D, W], all!(|[a, b, _]| if b > 63 { 0 } else { a << b })),
+    Row("shr.u32", W, &[W, W], all!(|[a, b, _]| if b > 31 { 0 } else { a >> b })),
+    Row("shr.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a) >> b.min(31)))),
+    Row("shr.u64", D, &[D, W], all!(|[a, b, _]| if b > 63 { 0 } else { a >> b })),
+    Row("shr.s64", D, &[D, W], all!(|[a, b, _]| ((a as i64) >> b.min(63)) as u64)),
     // Floating Point Instructions: add, sub, mul, fma, abs, min, max, and the approximations div, rsqrt, ex2.
-    Row("add.rn.f32", W, &[W, W], |[a, b, _]| bits(float(a) + float(b))),
-    Row("sub.rn.f32", W, &[W, W], |[a, b, _]| bits(float(a) - float(b))),
-    Row("mul.rn.f32", W, &[W, W], |[a, b, _]| bits(float(a) * float(b))),
-    Row("fma.rn.f32", W, &[W, W, W], |[a, b, c]| bits(float(a).mul_add(float(b), float(c)))),
-    Row("abs.f32", W, &[W], |[a, ..]| a & 0x7fff_ffff),
-    Row("neg.f32", W, &[W], |[a, ..]| a ^ 0x8000_0000),
-    Row("min.f32", W, &[W, W], |[a, b, _]| bits(extreme(float(a), float(b), false))),
-    Row("max.f32", W, &[W, W], |[a, b, _]| bits(extreme(float(a), float(b), true))),
-    Row("max.NaN.f32", W, &[W, W], |[a, b, _]| match float(a).is_nan() || float(b).is_nan() {
-        true => NAN.into(),
-        false => bits(extreme(float(a), float(b), true)),
-    }),
-    Row("div.full.f32", W, &[W, W], |[a, b, _]| tile(|| numerics::div(float(a), float(b)))),
-    Row("rsqrt.approx.ftz.f32", W, &[W], |[a, ..]| tile(|| math::rsqrt(float(a)))),
-    Row("ex2.approx.ftz.f32", W, &[W], |[a, ..]| tile(|| math::exp2(float(a)))),
-    Row("ex2.approx.f32", W, &[W], |[a, ..]| tile(|| math::exp2(float(a)))),
+    Row("add.rn.f32", W, &[W, W], all!(|[a, b, _]| bits(float(a) + float(b)))),
+    Row("sub.rn.f32", W, &[W, W], all!(|[a, b, _]| bits(float(a) - float(b)))),
+    Row("mul.rn.f32", W, &[W, W], all!(|[a, b, _]| bits(float(a) * float(b)))),
+    Row("fma.rn.f32", W, &[W, W, W], all!(|[a, b, c]| bits(float(a).mul_add(float(b), float(c))))),
+    Row("abs.f32", W, &[W], all!(|[a, ..]| a & 0x7fff_ffff)),
+    Row("neg.f32", W, &[W], all!(|[a, ..]| a ^ 0x8000_0000)),
+    Row("min.f32", W, &[W, W], all!(|[a, b, _]| bits(extreme(float(a), float(b), false)))),
+    Row("max.f32", W, &[W, W], all!(|[a, b, _]| bits(extreme(float(a), float(b), true)))),
+    Row(
+        "max.NaN.f32",
+        W,
+        &[W, W],
+        all!(|[a, b, _]| match float(a).is_nan() || float(b).is_nan() {
+            true => NAN.into(),
+            false => bits(extreme(float(a), float(b), true)),
+        }),
+    ),
+    Row("div.full.f32", W, &[W, W], all!(tile | [a, b, _] | numerics::div(float(a), float(b)))),
+    Row("rsqrt.approx.ftz.f32", W, &[W], all!(tile | [a, ..] | math::rsqrt(float(a)))),
+    Row("ex2.approx.ftz.f32", W, &[W], all!(tile | [a, ..] | math::exp2(float(a)))),
+    Row("ex2.approx.f32", W, &[W], all!(tile | [a, ..] | math::exp2(float(a)))),
     // Half Precision Floating Point Instructions: abs.
-    Row("abs.bf16x2", W, &[W], |[a, ..]| a & 0x7fff_7fff),
+    Row("abs.bf16x2", W, &[W], all!(|[a, ..]| a & 0x7fff_7fff)),
     // Comparison and Selection Instructions: setp. A comparison with NaN is false, unless its name ends in `u`.
-    Row("setp.eq.b32", P, &[W, W], |[a, b, _]| (a == b).into()),
-    Row("setp.ne.b32", P, &[W, W], |[a, b, _]| (a != b).into()),
-    Row("setp.eq.s32", P, &[W, W], |[a, b, _]| (a == b).into()),
-    Row("setp.ne.s32", P, &[W, W], |[a, b, _]| (a != b).into()),
-    Row("setp.lt.s32", P, &[W, W], |[a, b, _]| (s32(a) < s32(b)).into()),
-    Row("setp.le.s32", P, &[W, W], |[a, b, _]| (s32(a) <= s32(b)).into()),
-    Row("setp.gt.s32", P, &[W, W], |[a, b, _]| (s32(a) > s32(b)).into()),
-    Row("setp.ge.s32", P, &[W, W], |[a, b, _]| (s32(a) >= s32(b)).into()),
-    Row("setp.lt.u32", P, &[W, W], |[a, b, _]| (a < b).into()),
-    Row("setp.le.u32", P, &[W, W], |[a, b, _]| (a <= b).into()),
-    Row("setp.gt.u32", P, &[W, W], |[a, b, _]| (a > b).into()),
-    Row("setp.ge.u32", P, &[W, W], |[a, b, _]| (a >= b).into()),
-    Row("setp.eq.b64", P, &[D, D], |[a, b, _]| (a == b).into()),
-    Row("setp.ne.b64", P, &[D, D], |[a, b, _]| (a != b).into()),
-    Row("setp.ne.u64", P, &[D, D], |[a, b, _]| (a != b).into()),
-    Row("setp.lt.s64", P, &[D, D], |[a, b, _]| ((a as i64) < b as i64).into()),
-    Row("setp.le.s64", P, &[D, D], |[a, b, _]| (a as i64 <= b as i64).into()),
-    Row("setp.gt.s64", P, &[D, D], |[a, b, _]| (a as i64 > b as i64).into()),
-    Row("setp.ge.s64", P, &[D, D], |[a, b, _]| (a as i64 >= b as i64).into()),
-    Row("setp.lt.u64", P, &[D, D], |[a, b, _]| (a < b).into()),
-    Row("setp.ge.u64", P, &[D, D], |[a, b, _]| (a >= b).into()),
-    Row("setp.eq.f32", P, &[W, W], |[a, b, _]| (float(a) == float(b)).into()),
-    Row("setp.lt.f32", P, &[W, W], |[a, b, _]| (float(a) < float(b)).into()),
-    Row("setp.le.f32", P, &[W, W], |[a, b, _]| (float(a) <= float(b)).into()),
-    Row("setp.gt.f32", P, &[W, W], |[a, b, _]| (float(a) > float(b)).into()),
-    Row("setp.ge.f32", P, &[W, W], |[a, b, _]| (float(a) >= float(b)).into()),
+    Row("setp.eq.b32", P, &[W, W], all!(|[a, b, _]| (a == b).into())),
+    Row("setp.ne.b32", P, &[W, W], all!(|[a, b, _]| (a != b).into())),
+    Row("setp.eq.s32", P, &[W, W], all!(|[a, b, _]| (a == b).into())),
+    Row("setp.ne.s32", P, &[W, W], all!(|[a, b, _]| (a != b).into())),
+    Row("setp.lt.s32", P, &[W, W], all!(|[a, b, _]| (s32(a) < s32(b)).into())),
+    Row("setp.le.s32", P, &[W, W], all!(|[a, b, _]| (s32(a) <= s32(b)).into())),
+    Row("setp.gt.s32", P, &[W, W], all!(|[a, b, _]| (s32(a) > s32(b)).into())),
+    Row("setp.ge.s32", P, &[W, W], all!(|[a, b, _]| (s32(a) >= s32(b)).into())),
+    Row("setp.lt.u32", P, &[W, W], all!(|[a, b, _]| (a < b).into())),
+    Row("setp.le.u32", P, &[W, W], all!(|[a, b, _]| (a <= b).into())),
+    Row("setp.gt.u32", P, &[W, W], all!(|[a, b, _]| (a > b).into())),
+    Row("setp.ge.u32", P, &[W, W], all!(|[a, b, _]| (a >= b).into())),
+    Row("setp.eq.b64", P, &[D, D], all!(|[a, b, _]| (a == b).into())),
+    Row("setp.ne.b64", P, &[D, D], all!(|[a, b, _]| (a != b).into())),
+    Row("setp.ne.u64", P, &[D, D], all!(|[a, b, _]| (a != b).into())),
+    Row("setp.lt.s64", P, &[D, D], all!(|[a, b, _]| ((a as i64) < b as i64).into())),
+    Row("setp.le.s64", P, &[D, D], all!(|[a, b, _]| (a as i64 <= b as i64).into())),
+    Row("setp.gt.s64", P, &[D, D], all!(|[a, b, _]| (a as i64 > b as i64).into())),
+    Row("setp.ge.s64", P, &[D, D], all!(|[a, b, _]| (a as i64 >= b as i64).into())),
+    Row("setp.lt.u64", P, &[D, D], all!(|[a, b, _]| (a < b).into())),
+    Row("setp.ge.u64", P, &[D, D], all!(|[a, b, _]| (a >= b).into())),
+    Row("setp.eq.f32", P, &[W, W], all!(|[a, b, _]| (float(a) == float(b)).into())),
+    Row("setp.lt.f32", P, &[W, W], all!(|[a, b, _]| (float(a) < float(b)).into())),
+    Row("setp.le.f32", P, &[W, W], all!(|[a, b, _]| (float(a) <= float(b)).into())),
+    Row("setp.gt.f32", P, &[W, W], all!(|[a, b, _]| (float(a) > float(b)).into())),
+    Row("setp.ge.f32", P, &[W, W], all!(|[a, b, _]| (float(a) >= float(b)).into())),
     // Data Movement and Conversion Instructions: mov of a register or number, cvta, prmt, cvt.
-    Row("mov.pred", P, &[P], |[a, ..]| a),
-    Row("mov.b16", H, &[H], |[a, ..]| a),
-    Row("mov.u16", H, &[H], |[a, ..]| a),
-    Row("mov.b32", W, &[W], |[a, ..]| a),
-    Row("mov.u32", W, &[W], |[a, ..]| a),
-    Row("mov.b64", D, &[D], |[a, ..]| a),
-    Row("mov.u64", D, &[D], |[a, ..]| a),
-    Row("cvta.to.global.u64", D, &[D], |[a, ..]| a),
-    Row("prmt.b32", W, &[W, W, W], permute),
-    Row("cvt.u64.u32", D, &[W], |[a, ..]| a),
-    Row("cvt.s64.s32", D, &[W], |[a, ..]| i64::from(s32(a)) as u64),
-    Row("cvt.u32.u64", W, &[D], |[a, ..]| a & 0xffff_ffff),
-    Row("cvt.u32.u16", W, &[H], |[a, ..]| a),
-    Row("cvt.u16.u32", H, &[W], |[a, ..]| a & 0xffff),
-    Row("cvt.rn.f32.s32", W, &[W], |[a, ..]| bits(s32(a) as f32)),
-    Row("cvt.rn.f32.u32", W, &[W], |[a, ..]| bits(a as u32 as f32)),
-    Row("cvt.rn.f32.u64", W, &[D], |[a, ..]| bits(a as f32)),
+    Row("mov.pred", P, &[P], all!(|[a, ..]| a)),
+    Row("mov.b16", H, &[H], all!(|[a, ..]| a)),
+    Row("mov.u16", H, &[H], all!(|[a, ..]| a)),
+    Row("mov.b32", W, &[W], all!(|[a, ..]| a)),
+    Row("mov.u32", W, &[W], all!(|[a, ..]| a)),
+    Row("mov.b64", D, &[D], all!(|[a, ..]| a)),
+    Row("mov.u64", D, &[D], all!(|[a, ..]| a)),
+    Row("cvta.to.global.u64", D, &[D], all!(|[a, ..]| a)),
+    Row("prmt.b32", W, &[W, W, W], all!(permute)),
+    Row("cvt.u64.u32", D, &[W], all!(|[a, ..]| a)),
+    Row("cvt.s64.s32", D, &[W], all!(|[a, ..]| i64::from(s32(a)) as u64)),
+    Row("cvt.u32.u64", W, &[D], all!(|[a, ..]| a & 0xffff_ffff)),
+    Row("cvt.u32.u16", W, &[H], all!(|[a, ..]| a)),
+    Row("cvt.u16.u32", H, &[W], all!(|[a, ..]| a & 0xffff)),
+    Row("cvt.rn.f32.s32", W, &[W], all!(|[a, ..]| bits(s32(a) as f32))),
+    Row("cvt.rn.f32.u32", W, &[W], all!(|[a, ..]| bits(a as u32 as f32))),
+    Row("cvt.rn.f32.u64", W, &[D], all!(|[a, ..]| bits(a as f32))),
     // NaN becomes 0, and what does not fit the nearest integer that does.
-    Row("cvt.rzi.s32.f32", W, &[W], |[a, ..]| word(float(a) as i32)),
-    Row("cvt.f32.bf16", W, &[H], |[a, ..]| a << 16),
-    Row("cvt.rn.bf16.f32", H, &[W], |[a, ..]| bf16(a)),
+    Row("cvt.rzi.s32.f32", W, &[W], all!(|[a, ..]| word(float(a) as i32))),
+    Row("cvt.f32.bf16", W, &[H], all!(|[a, ..]| a << 16)),
+    Row("cvt.rn.bf16.f32", H, &[W], all!(|[a, ..]| bf16(a))),
     // The first operand becomes the upper half.
-    Row("cvt.rn.bf16x2.f32", W, &[W, W], |[a, b, _]| bf16(a) << 16 | bf16(b)),
+    Row("cvt.rn.bf16x2.f32", W, &[W, W], all!(|[a, b, _]| bf16(a) << 16 | bf16(b))),
 ];

@@ -117,8 +117,8 @@ impl Kernel {
         random: &mut Option<SplitMix64>,
     ) -> Result<(), RunError> {
         let firsts = (0..block.threads).step_by(32);
-        let mut warps: Vec<Warp> =
-            firsts.map(|first| Warp::new(first, block.threads - first, self.registers)).collect();
+        let warp = |first| Warp::new(self, first, block.threads - first);
+        let mut warps: Vec<Warp> = firsts.map(warp).collect();
         let at = |block: [u32; 3], place: usize, thread, fault| {
             let line = self.code.get(place).or(self.code.last()).map_or(0, |instruction| instruction.line);
             RunError { block, thread, line, fault }

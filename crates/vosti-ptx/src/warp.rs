@@ -5,7 +5,7 @@
 //! A register that was never written is poison: what is computed of it is poison too, and using that as an address, a
 //! condition, an operand of a matrix product or a number in global memory is an error.
 
-use crate::decode::{At, Instruction, Register, Source, Space, Special, What};
+use crate::decode::{At, Instruction, Kernel, Register, Space, Special, What};
 use crate::fault::Fault;
 use crate::launch::{Block, Global};
 use crate::matrix::{self, Lanes};
@@ -52,11 +52,16 @@ pub(crate) struct Warp {
 type Outcome<T> = Result<T, Fault>;
 
 impl Warp {
-    pub fn new(first: u32, threads: u32, registers: usize) -> Warp {
+    /// The warp of the threads from `first` on, of which there are `threads`.
+    pub fn new(kernel: &Kernel, first: u32, threads: u32) -> Warp {
+        let mut values = vec![[0; 32]; kernel.registers];
+        values.extend(kernel.numbers.iter().map(|number| [*number; 32]));
+        let mut written = vec![0; kernel.registers];
+        written.resize(values.len(), ALL);
         Warp {
             first,
-            values: vec![[0; 32]; registers],
-            written: vec![0; registers],
+            values,
+            written,
             live: if threads >= 32 { ALL } else { (1 << threads) - 1 },
             place: 0,
             diverged: None,
@@ -112,17 +117,14 @@ impl Warp {
     }
 
     /// An operand of all threads, and who of them has written it.
-    fn read(&self, source: Source) -> (Lanes, u32) {
-        match source {
-            Source::Number(number) => ([number; 32], ALL),
-            Source::Register(register) => (self.values[register as usize], self.written[register as usize]),
-        }
+    fn read(&self, source: Register) -> (&Lanes, u32) {
+        (&self.values[source as usize], self.written[source as usize])
     }
 
     /// An operand that must not be poison in some threads.
-    fn sure(&self, source: Source, mask: u32, what: &'static str) -> Outcome<Lanes> {
+    fn sure(&self, source: Register, mask: u32, what: &'static str) -> Outcome<Lanes> {
         let (lanes, written) = self.read(source);
-        if written & mask == mask { Ok(lanes) } else { Err(Fault::Poison { what }) }
+        if written & mask == mask { Ok(*lanes) } else { Err(Fault::Poison { what }) }
     }
 
     fn addresses(&self, at: At, mask: u32, what: &'static str) -> Outcome<Lanes> {
@@ -148,16 +150,17 @@ impl Warp {
         let mask = match instruction.guard {
             None => at,
             Some((predicate, negated)) => {
-                let lanes = self.sure(Source::Register(predicate), at, "a predicate")?;
+                let lanes = self.sure(predicate, at, "a predicate")?;
                 let yes = each(at).filter(|lane| (lanes[*lane as usize] == 1) != negated);
                 yes.fold(0, |mask, lane| mask | 1 << lane)
             }
         };
-        let name = whole_warp(&instruction.what);
-        match name {
+        if mask == 0 {
+            return Ok(None);
+        }
+        match whole_warp(&instruction.what) {
             Some(what) if mask != at || at != self.live => return Err(Fault::Divergent { what }),
             Some(_) if self.live != ALL => return Err(Fault::PartialWarp { threads: self.live.count_ones() }),
-            _ if mask == 0 => return Ok(None),
             _ => (),
         }
         match &instruction.what {
@@ -196,17 +199,11 @@ impl Warp {
             What::Lane { run, to, from } => {
                 let [a, b, c] = from.map(|source| self.read(source));
                 let mut lanes = [0; 32];
-                match mask {
-                    ALL => (0..32).for_each(|lane| lanes[lane] = run([a.0[lane], b.0[lane], c.0[lane]])),
-                    _ => each(mask)
-                        .map(|lane| lane as usize)
-                        .for_each(|lane| lanes[lane] = run([a.0[lane], b.0[lane], c.0[lane]])),
-                }
+                run([a.0, b.0, c.0], &mut lanes);
                 self.write(*to, &lanes, a.1 & b.1 & c.1, mask);
             }
             What::Select { to, yes, no, predicate } => {
-                let (yes, no, (chosen, known)) =
-                    (self.read(*yes), self.read(*no), self.read(Source::Register(*predicate)));
+                let (yes, no, (chosen, known)) = (self.read(*yes), self.read(*no), self.read(*predicate));
                 let lanes = std::array::from_fn(|lane| if chosen[lane] == 1 { yes.0[lane] } else { no.0[lane] });
                 let chosen =
                     each(ALL).filter(|lane| chosen[*lane as usize] == 1).fold(0, |mask, lane| mask | 1 << lane);
@@ -223,6 +220,7 @@ impl Warp {
             }
             What::Unpack { to, from, bits } => {
                 let (lanes, written) = self.read(*from);
+                let lanes = *lanes;
                 for (at, to) in to.iter().enumerate() {
                     let part = lanes.map(|lane| lane >> (*bits as usize * at) & ((1 << bits) - 1));
                     self.write(*to, &part, written, mask);
@@ -275,13 +273,13 @@ impl Warp {
         &mut self,
         space: Space,
         at: At,
-        from: &[Source],
+        from: &[Register],
         bytes: usize,
         mask: u32,
         block: &mut Block<'_, G>,
     ) -> Outcome<()> {
         let addresses = self.addresses(at, mask, "the address of a store")?;
-        let parts: Vec<(Lanes, u32)> = from.iter().map(|source| self.read(*source)).collect();
+        let parts: Vec<(&Lanes, u32)> = from.iter().map(|source| self.read(*source)).collect();
         for lane in each(mask) {
             let (mut values, mut written) = ([0; 16], 0u16);
             for (i, (lanes, known)) in parts.iter().enumerate() {
@@ -307,7 +305,7 @@ impl Warp {
         to: At,
         from: At,
         bytes: usize,
-        live: Source,
+        live: Register,
         mask: u32,
         block: &mut Block<'_, G>,
     ) -> Outcome<()> {
@@ -368,7 +366,7 @@ impl Warp {
     }
 
     /// Data Movement and Conversion Instructions: shfl.sync.
-    fn shuffle(&mut self, to: Register, from: Source, [by, clamp]: [Source; 2], butterfly: bool) -> Outcome<()> {
+    fn shuffle(&mut self, to: Register, from: Register, [by, clamp]: [Register; 2], butterfly: bool) -> Outcome<()> {
         let (lanes, written) = self.read(from);
         let (by, clamp) = (self.sure(by, ALL, "a shuffle")?, self.sure(clamp, ALL, "a shuffle")?);
         let source = |lane: usize| {
@@ -379,7 +377,8 @@ impl Warp {
             if from <= last { from } else { lane }
         };
         let known = (0..32).fold(0, |mask, lane| mask | (written >> source(lane) & 1) << lane);
-        self.write(to, &std::array::from_fn(|lane| lanes[source(lane)]), known, ALL);
+        let moved = std::array::from_fn(|lane| lanes[source(lane)]);
+        self.write(to, &moved, known, ALL);
         Ok(())
     }
 }

@@ -131,7 +131,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
     type Field = fn(&mut Artifact) -> &mut String;
     let (ttir, ptx): (Field, Field) = (|a| &mut a.ttir, |a| &mut a.ptx);
     let (sass, log, ttgir): (Field, Field, Field) = (|a| &mut a.sass, |a| &mut a.log, |a| &mut a.ttgir);
-    let cases: [(Field, &str, &str, &str); 32] = [
+    let cases: [(Field, &str, &str, &str); 33] = [
         (ttir, "tt.func public @linear(", "tt.func public @linear(%", "TTIR cannot be parsed"),
         (
             ttir,
@@ -153,9 +153,10 @@ fn each_breach_in_the_texts_is_refused_by_name() {
         (ptx, "\tret;", "\t@%p1 atom.global.add.f32 %f1, [%rd1], %f2;\n\tret;", "contains `atom.global.add.f32`"),
         (ptx, "\tret;", "\t{ red.global.add.f32 [%rd1], %f2; }\n\tret;", "contains `red.global.add.f32`"),
         (sass, "REDUX.SUM", "REDG.E.ADD.F32", "contains `REDG.E.ADD.F32`"),
-        (ptx, "\tret;", "\tfma.rn.f32 %f1, %f2, %f3, %f4;\n\tret;", "contains `fma.rn.f32`"),
+        (ptx, "\tret;", "\tfma.rn.f32 %f1, %f2, %f3, %f4;\n\tret;", "its PTX contains 1 fused"),
+        (ptx, "\tret;", "\tfma.rn.f64 %f1, %f2, %f3, %f4;\n\tret;", "contains `fma.rn.f64`"),
         (ptx, "\tret;", "\tdiv.rn.f32 %f1, %f2, %f3;\n\tret;", "contains `div.rn.f32`"),
-        (sass, "LDC R1,", "FFMA.FTZ R1,", "contains 1 fused"),
+        (sass, "LDC R1,", "FFMA.FTZ R1,", "its machine code contains 1 fused"),
         (sass, "EF_CUDA_SM90", "EF_CUDA_SM9", "assembled for .headerflags"),
         (ptx, "ld.global.v4.b32", "ld.global.b16", "by `ld.global.b16`"),
         (ptx, "wgmma.mma_async", "wgmma.fence", "its 1 dots did not become wgmma.mma_async"),

@@ -51,7 +51,7 @@ pub fn image(spec: &Spec) -> Image {
         ptx: hash(b""),
         cubin: hash(text.as_bytes()),
     };
-    let record = Record { hashes, metadata, facts };
+    let record = Record { hashes, metadata, facts, executed: None };
     Image { spec: spec.clone(), ttir: text.into(), cubin: text.as_bytes().to_vec(), record }
 }
 

@@ -4,7 +4,6 @@
 #![allow(dead_code, unused_imports)]
 
 mod image;
-mod ptx;
 
 pub use image::{image, images};
 
@@ -111,7 +110,7 @@ pub struct StandIn {
     heap: Arc<Mutex<Heap>>,
     loaded: Vec<Loaded>,
     /// Compiled PTX. Its functions are numbered from [`COMPILED`] on.
-    compiled: Vec<ptx::Ptx>,
+    compiled: Vec<vosti_ptx::Kernel>,
     recording: Option<Vec<Launched>>,
     /// The clock at each mark. Each launch takes a microsecond.
     marks: Vec<usize>,
@@ -228,35 +227,33 @@ impl StandIn {
         if !self.ptx {
             return Err(illegal("cuModuleLoadData", "CUDA_ERROR_JIT_COMPILER_NOT_FOUND"));
         }
-        let ptx = ptx::Ptx::read(text).map_err(|why| illegal("cuModuleLoadData", &why))?;
-        if ptx.name != name {
+        let kernel = vosti_ptx::Kernel::read(text).map_err(|why| illegal("cuModuleLoadData", &why.to_string()))?;
+        if kernel.name != name {
             return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
         }
-        self.compiled.push(ptx);
+        self.compiled.push(kernel);
         Ok(Function(COMPILED + self.compiled.len() - 1))
     }
 
     /// Every thread of a launch of what it has compiled.
-    fn threads(&self, ptx: &ptx::Ptx, call: &Call) -> Result<(), DriverError> {
-        let mut heap = self.heap();
-        let (blocks, threads) = (call.grid[0], call.threads);
-        for (block, index) in (0..blocks).flat_map(|block| (0..threads).map(move |index| (block, index))) {
-            let ran = ptx.run(ptx::Thread { block, blocks, index, threads }, call.pointers, &mut *heap);
-            ran.map_err(|why| illegal("cuLaunchKernel", &why))?;
-        }
-        Ok(())
+    fn threads(&self, kernel: &vosti_ptx::Kernel, call: &Call) -> Result<(), DriverError> {
+        let (grid, threads, shared) = (call.grid, call.threads, call.shared as usize);
+        let launch =
+            vosti_ptx::Launch { grid, threads, shared, params: call.pointers, seed: None, steps_max: u64::MAX };
+        kernel.run(&launch, &mut *self.heap()).map_err(|why| illegal("cuLaunchKernel", &why.to_string()))
     }
 }
 
-impl ptx::Global for Heap {
-    fn load(&mut self, at: Address, bytes: usize) -> Result<Vec<u8>, String> {
-        let place = self.within("cuLaunchKernel", at, bytes as u64).map_err(|error| error.to_string())?;
-        Ok(self.bytes[place].to_vec())
+impl vosti_ptx::Global for Heap {
+    fn load(&mut self, at: Address, to: &mut [u8]) -> Result<(), String> {
+        let place = self.within("cuLaunchKernel", at, to.len() as u64).map_err(|error| error.to_string())?;
+        to.copy_from_slice(&self.bytes[place]);
+        Ok(())
     }
 
-    fn store(&mut self, at: Address, bytes: &[u8]) -> Result<(), String> {
-        let place = self.within("cuLaunchKernel", at, bytes.len() as u64).map_err(|error| error.to_string())?;
-        self.bytes[place].copy_from_slice(bytes);
+    fn store(&mut self, at: Address, from: &[u8]) -> Result<(), String> {
+        let place = self.within("cuLaunchKernel", at, from.len() as u64).map_err(|error| error.to_string())?;
+        self.bytes[place].copy_from_slice(from);
         Ok(())
     }
 }

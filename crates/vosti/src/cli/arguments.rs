@@ -511,6 +511,10 @@ pub struct Prepare {
     #[arg(long)]
     pub force: bool,
 
+    /// Execute each kernel's PTX on this processor, on small cases, and compare with the tile interpreter bit for bit
+    #[arg(long)]
+    pub execute: bool,
+
     /// Estimate how long steps take on a card, kernel by kernel: a calculation from named constants, no measurement
     #[arg(long)]
     pub report: bool,

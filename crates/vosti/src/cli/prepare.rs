@@ -1,6 +1,7 @@
 //! `vosti prepare`: a model's kernels and certificates as a folder, compiled where the target is a GPU.
 
 use super::arguments::Prepare;
+use super::bar::{Bar, Unit};
 use super::output::print;
 use super::{Outcome, open};
 use crate::estimate::card::{CARDS, CONSTANTS, Card};
@@ -8,15 +9,19 @@ use crate::estimate::{self, Step};
 use crate::fetch::Cache;
 use crate::model_source::ModelSource;
 use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Arch, Image, Toolchain};
+use vosti_cuda::{Arch, Artifact, Executed, Image, Toolchain};
 use vosti_kernels::CPU;
 use vosti_model::{ModelPlan, Target};
+use vosti_progress::Progress;
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
+    anyhow::ensure!(!arguments.execute || target != CPU, "--execute needs a GPU target");
     let card = arguments.report.then(|| card(arguments)).transpose()?;
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
@@ -40,6 +45,9 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     ))?;
     if target != CPU {
         print(&table(&bundle))?;
+        if arguments.execute {
+            print(&executed(&bundle))?;
+        }
         if let Some(card) = card {
             report(arguments, &bundle, &plan, &card)?;
         }
@@ -62,9 +70,47 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     };
     eprintln!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
-    let images = artifacts.into_iter().map(|artifact| Image::of(artifact, arch)).collect::<Result<Vec<_>, _>>()?;
+    let executed = if arguments.execute { execute(&artifacts)? } else { vec![None; artifacts.len()] };
+    let images = artifacts.into_iter().map(|artifact| Image::of(artifact, arch));
+    let mut images = images.collect::<Result<Vec<_>, _>>()?;
+    images.iter_mut().zip(executed).for_each(|(image, executed)| image.record.executed = executed);
     vosti_cuda::alike(&plan.bindings, |spec| images.iter().find(|image| image.spec == *spec))?;
     Ok(images)
+}
+
+/// Executes the PTX of every kernel, on all cores.
+fn execute(artifacts: &[Artifact]) -> Result<Vec<Option<Executed>>> {
+    let bar = Bar::new(Unit::Count);
+    bar.stage("executing their PTX", artifacts.len() as u64);
+    let (done, next) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let found = Mutex::new(vec![None; artifacts.len()]);
+    let work = || -> Result<()> {
+        while let Some((at, artifact)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, artifacts.get(at)?)))
+        {
+            anyhow::ensure!(!bar.cancelled(), "interrupted");
+            let executed = vosti_cuda::execute(artifact)?;
+            found.lock().unwrap_or_else(PoisonError::into_inner)[at] = executed;
+            bar.done(1 + done.fetch_add(1, Relaxed) as u64);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("an execution panicked"))))
+    })?;
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// How many kernels were executed, and the names of those that were not.
+fn executed(bundle: &Bundle) -> String {
+    let left_out = bundle.images().iter().filter(|(_, image)| image.record.executed.is_none());
+    let left_out: String =
+        left_out.map(|(name, _)| format!("not executed, because an instruction is not known: {name}\n")).collect();
+    let many = bundle.images().len() - left_out.lines().count();
+    format!("{many} kernels' PTX was executed on this processor, and gave the tile interpreter's bits.\n{left_out}")
 }
 
 /// The card of the report, known before anything is compiled.

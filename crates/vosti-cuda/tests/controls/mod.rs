@@ -1,0 +1,200 @@
+//! Broken PTX: edits of what Triton made, by kind, each with the words that an execution must find it by.
+
+/// An edit of a kernel's text.
+pub struct Control {
+    pub name: &'static str,
+    /// The beginning of a stem.
+    pub kernel: &'static str,
+    /// None: the text has nothing to edit.
+    pub edit: fn(&str) -> Option<String>,
+    /// A part of the error.
+    pub says: &'static str,
+}
+
+/// Kernels of tiny models that are edited too, by stem.
+pub const OTHERS: &[&str] = &[];
+
+const UNDER_WAY: &str = "a copy to it is under way";
+const RACE: &str = "a race at shared byte";
+const BITS: &str = "the tile interpreter's is";
+const GLOBAL: &str = "global memory at";
+const POISON: &str = "was never written";
+const DIVERGENT: &str = "not all threads of the warp execute it";
+const BARRIER: &str = "not all threads of the block reach it";
+
+/// The text with its `n`-th line that has `part` (from the end, if negative) changed; a change to nothing drops the line.
+fn line(text: &str, part: &str, n: isize, change: impl Fn(&str) -> String) -> Option<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let found: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].contains(part)).collect();
+    let n = if n < 0 { found.len().checked_add_signed(n)? } else { n as usize };
+    let at = *found.get(n)?;
+    let changed = change(lines[at]);
+    (changed != lines[at]).then(|| [&lines[..at], &[changed.as_str()], &lines[at + 1..]].concat().join("\n"))
+}
+
+fn without(text: &str, part: &str, n: isize) -> Option<String> {
+    line(text, part, n, |_| String::new())
+}
+
+fn with(text: &str, part: &str, n: isize, from: &str, to: &str) -> Option<String> {
+    line(text, part, n, |line| line.replacen(from, to, 1))
+}
+
+/// Exchanges the words at two places of a line's operands (the first operand is 0).
+fn swapped(text: &str, part: &str, n: isize, a: usize, b: usize) -> Option<String> {
+    line(text, part, n, |line| {
+        let start = line.find(part).unwrap() + line[line.find(part).unwrap()..].find(char::is_whitespace).unwrap();
+        let mut words: Vec<String> = vec![];
+        let mut gaps: Vec<String> = vec![String::new()];
+        for c in line[start..].chars() {
+            let inside = c.is_alphanumeric() || ['%', '_', '.', '-'].contains(&c);
+            match (inside, words.len() < gaps.len()) {
+                (true, true) => words.push(c.into()),
+                (true, false) => words.last_mut().unwrap().push(c),
+                (false, true) => gaps.last_mut().unwrap().push(c),
+                (false, false) => gaps.push(c.into()),
+            }
+        }
+        words.swap(a, b);
+        let rest: String =
+            gaps.iter().enumerate().map(|(i, gap)| gap.clone() + words.get(i).map_or("", String::as_str)).collect();
+        line[..start].to_string() + &rest
+    })
+}
+
+macro_rules! controls {
+    ($($name:literal, $kernel:literal, $says:expr, $edit:expr;)*) => {
+        &[$(Control { name: $name, kernel: $kernel, edit: $edit, says: $says }),*]
+    };
+}
+
+/// All that must be found.
+pub const CONTROLS: &[Control] = controls! {
+    // Copies and their waits.
+    "the loop's wait is dropped", "linear-bf16-BK64-BM16", UNDER_WAY, |t| without(t, "cp.async.wait_group", 0);
+    "the loop's wait leaves one group more", "linear-bf16-BK64-BM16", UNDER_WAY, |t| line(t, "cp.async.wait_group", 0, |l| {
+        let many: usize = l.trim().trim_start_matches("cp.async.wait_group").trim().trim_end_matches(';').parse().unwrap();
+        format!("cp.async.wait_group {};", many + 1)
+    });
+    "a group of copies is not closed", "linear-bf16-BK64-BM16", UNDER_WAY, |t| without(t, "cp.async.commit_group", 1);
+    "attention's wait for a page table is dropped", "attend-", UNDER_WAY, |t| without(t, "cp.async.wait_group", 0);
+    "attention's wait in the loop is dropped", "attend-", UNDER_WAY, |t| without(t, "cp.async.wait_group", 2);
+    "a copy to a register that is not set", "linear-bf16-BK64-BM16", POISON, |t| with(t, "cp.async.cg", 8, "%r", "%r1");
+    "a ragged row's copy is not cut", "linear-bf16-BK64-BM16", GLOBAL, |t| line(t, "selp.b32", 0, |l| l.replace(" 0,", " 16,"));
+    "a copy is left out", "linear-bf16-BK64-BM16", POISON, |t| without(t, "cp.async.cg", 1);
+    // Barriers.
+    "the barrier behind the loop's wait is dropped", "linear-bf16-BK64-BM16", UNDER_WAY, |t| {
+        let at = t.find("cp.async.wait_group")?;
+        Some(t[..at].to_string() + &without(&t[at..], "bar.sync", 0)?)
+    };
+    "attention's barrier behind its wait is dropped", "attend-", RACE, |t| {
+        let at = t.match_indices("cp.async.wait_group").nth(2)?.0;
+        Some(t[..at].to_string() + &without(&t[at..], "bar.sync", 0)?)
+    };
+    "a reduction's barrier is dropped", "rmsnorm-", RACE, |t| without(t, "bar.sync", 0);
+    "a reduction's second barrier is dropped", "rmsnorm-", RACE, |t| without(t, "bar.sync", 1);
+    "a conversion's barrier is dropped", "rmsnorm-", RACE, |t| without(t, "bar.sync", -1);
+    "a barrier in some threads only", "rmsnorm-", DIVERGENT, |t| with(t, "bar.sync", 0, "bar.sync", "@%p2 bar.sync");
+    "a barrier in some warps only", "rmsnorm-", BARRIER, |t| {
+        with(t, "bar.sync", 0, "bar.sync", "setp.lt.u32 %p9, %r30, 32; @%p9 bar.sync")
+    };
+    "the barrier before a page's buffer is filled again is dropped", "attend-", RACE, |t| {
+        let at = t.match_indices("cp.async.wait_group").nth(2)?.0;
+        Some(t[..at].to_string() + &without(&t[at..], "bar.sync", 1)?)
+    };
+    "a warp's own barrier is dropped", "attend-", RACE, |t| without(t, "bar.warp.sync", 0);
+    // Places in shared memory.
+    "a swizzle off by one bit", "linear-bf16-BK64-BM16", BITS, |t| line(t, ", 96;", 0, |l| l.replace(", 96;", ", 80;"));
+    "a matrix 16 bytes off", "attend-", BITS, |t| with(t, "ldmatrix", 0, "+16384]", "+16400]");
+    "a matrix not transposed", "attend-", BITS, |t| with(t, "ldmatrix", 0, ".trans", "");
+    "a matrix transposed", "linear-bf16-BK64-BM16", BITS, |t| with(t, ".x4.shared", 0, ".x4.shared", ".x4.trans.shared");
+    "a store off by a vector", "rmsnorm-", "shared memory at", |t| with(t, "+4096]", 0, "+4096]", "+4112]");
+    "a load outside shared memory", "rmsnorm-", "shared memory at", |t| with(t, "+8192]", -1, "+8192]", "+81920]");
+    "a load that is not aligned", "rmsnorm-", "no multiple of", |t| with(t, "+8192]", -1, "+8192]", "+8196]");
+    // Operands.
+    "rows of a product's first operand exchanged", "linear-bf16-BK64-BM16", BITS, |t| swapped(t, "mma.sync", 0, 4, 5);
+    "halves of its k exchanged", "linear-bf16-BK64-BM16", BITS, |t| swapped(t, "mma.sync", 0, 4, 6);
+    "halves of the second operand exchanged", "linear-bf16-BK64-BM16", BITS, |t| swapped(t, "mma.sync", 0, 8, 9);
+    "accumulators exchanged", "linear-bf16-BK64-BM16", BITS, |t| swapped(t, "mma.sync", 0, 10, 11);
+    "a product of integers with rows exchanged", "linear_int", BITS, |t| swapped(t, "mma.sync", 0, 4, 5);
+    "halves of a pair of BF16 exchanged", "rmsnorm-", BITS, |t| swapped(t, "cvt.rn.bf16x2.f32", 0, 1, 2);
+    "a difference the other way round", "attend-", BITS, |t| swapped(t, "sub.rn.f32", 0, 1, 2);
+    "two stored numbers exchanged", "rmsnorm-", BITS, |t| swapped(t, "st.global", 0, 3, 4);
+    "a multiply-add with its addend multiplied", "linear_int", BITS, |t| swapped(t, "fma.rn.f32", 0, 2, 3);
+    "a multiply-add of another accumulator", "linear_int", BITS, |t| line(t, "fma.rn.f32", 0, |l| {
+        let words: Vec<&str> = l.split(',').collect();
+        format!("{},{},{}, 0f00000000;", words[0], words[1], words[2])
+    });
+    "a selection the other way round", "attend-", BITS, |t| swapped(t, "selp.f32", 0, 1, 2);
+    // Registers that hold something else.
+    "a product is left out: its accumulators are stale", "linear-bf16-BK64-BM16", BITS, |t| without(t, "mma.sync", 1);
+    "a shuffle is left out", "rmsnorm-", POISON, |t| without(t, "shfl.sync", 2);
+    "a load is left out: zeros stay", "rmsnorm-", BITS, |t| without(t, "@%p5 ld.global", 0);
+    "a matrix is never loaded", "linear-bf16-BK64-BM16", POISON, |t| without(t, "ldmatrix", -1);
+    "an exponential's result is never made", "attend-", POISON, |t| without(t, "ex2.approx", 0);
+    // Predicates.
+    "a store's predicate negated", "rmsnorm-", GLOBAL, |t| with(t, "st.global", 0, "@%p", "@!%p");
+    "a store without its predicate", "linear-bf16-BK64-BM16", GLOBAL, |t| line(t, "st.global", -1, |l| l[l.find("st.global").unwrap()..].into());
+    "a load's predicate negated", "rmsnorm-", GLOBAL, |t| with(t, "ld.global.v4", 0, "@%p", "@!%p");
+    "one row more", "rmsnorm-", GLOBAL, |t| with(t, "setp.lt.s32", 0, "setp.lt", "setp.le");
+    "a column's bound negated", "linear-bf16-BK64-BM16", GLOBAL, |t| with(t, "setp.lt.u64", 0, "setp.lt.u64", "setp.ge.u64");
+    "a mask of seen keys off by one", "attend-", BITS, |t| with(t, "setp.gt.s32", 9, "setp.gt", "setp.ge");
+    "a loop's end negated", "linear-bf16-BK64-BM16", BITS, |t| with(t, "bra", -1, "@%p", "@!%p");
+    // Numbers.
+    "another distance of a shuffle", "rmsnorm-", BITS, |t| with(t, "shfl.sync", 0, ", 16,", ", 8,");
+    "another axis of the grid", "linear-bf16-BK64-BM16", BITS, |t| with(t, "%ctaid.y", 0, "%ctaid.y", "%ctaid.x");
+    "another parameter", "rmsnorm-", BITS, |t| with(t, "ld.param", 2, "_param_2", "_param_0");
+    "another number of elements in a mean", "rmsnorm-", BITS, |t| with(t, "div.full", 0, "%r71, %r69, %r70", "%r71, %r69, %r69");
+    "the epsilon is left out", "rmsnorm-", BITS, |t| line(t, "0f3727C5AC", 0, |l| l.replace("0f3727C5AC", "0f00000000"));
+    "another instruction: a minimum", "attend-", BITS, |t| with(t, "max.f32", -1, "max.f32", "min.f32");
+    "the code ends early", "rmsnorm-", BITS, |t| with(t, "st.global", -1, "@%p1 ", "ret; @%p1 ");
+};
+
+/// What no case can notice, with the reason.
+pub const UNNOTICED: &[(Control, &str)] = &[
+    (
+        Control {
+            name: "a reduction in another order",
+            kernel: "rmsnorm-",
+            edit: |t| with(&with(t, "shfl.sync", 0, ", 16,", ", 8,")?, "shfl.sync", 1, ", 8,", ", 16,"),
+            says: "",
+        },
+        "no certificate compares the order of a reduction with tile IR's: the cases' sums are exact in every order",
+    ),
+    (
+        Control {
+            name: "an exponential that keeps subnormal results",
+            kernel: "attend-",
+            edit: |t| with(t, "ex2.approx.ftz", 0, ".ftz", ""),
+            says: "",
+        },
+        "an approximation is given the tile IR's function, which flushes",
+    ),
+    (
+        Control {
+            name: "a copy through another cache",
+            kernel: "linear-bf16-BK64-BM16",
+            edit: |t| with(t, "cp.async.cg", 0, ".cg", ".ca"),
+            says: "",
+        },
+        "a cache changes no bit",
+    ),
+    (
+        Control {
+            name: "a barrier less before the loop",
+            kernel: "linear-bf16-BK64-BM16",
+            edit: |t| without(t, "bar.sync", 0),
+            says: "",
+        },
+        "nobody has used the buffers that are filled behind it",
+    ),
+    (
+        Control {
+            name: "a sum the other way round",
+            kernel: "rmsnorm-",
+            edit: |t| swapped(t, "add.rn.f32", 0, 1, 2),
+            says: "",
+        },
+        "addition commutes",
+    ),
+];

@@ -1,0 +1,133 @@
+//! What Triton makes for sm80 is executed on a processor and has the tile interpreter's bits; what is broken in it is found.
+//! Needs Triton, and no GPU. `cargo xtask execute` runs every text of a target.
+
+mod common;
+mod controls;
+
+use common::plan;
+use controls::{CONTROLS, Control, UNNOTICED};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use vosti_cuda::execute::compiled;
+use vosti_cuda::toolchain::REQUIREMENT;
+use vosti_cuda::{Artifact, Executed, Toolchain, execute};
+use vosti_kernels::{Spec, parse_stem};
+use vosti_model::plan::specs;
+use vosti_ptx::{Cases, Compiled};
+
+const TARGET: &str = "cuda-sm80";
+/// The bundle of the first is executed whole; of the others the kernels that no model before has.
+const MODELS: [&str; 5] = ["llama", "gemma2", "olmo2", "gemma4", "qwen2"];
+
+/// Products whose loops go once around their buffers, with ragged edges, and attention over several pages ahead.
+const LONG: [&str; 5] = [
+    "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
+    "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
+    "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
+    "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
+    "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H200",
+];
+
+/// Kernels of models whose matrices are in blocks of integers.
+const INTEGERS: [&str; 5] = [
+    "linear_int_add-bf16-BLOCKS3-BM64-BN64-HALVES0-N72-OFFSETS0-SCALE1.0-WIDE0",
+    "linear_int_bias-bf16-BLOCKS2-BM64-BN64-HALVES1-N64-OFFSETS0-WIDE1",
+    "linear_int_glu-bf16-ACT0-BLOCKS2-BM64-BN64-HALVES0-N40-OFFSETS1-WIDE1",
+    "linear_int_logits-bf16-BLOCKS2-BM64-BN64-CAP30.0-CAPPED1-HALVES0-N72-OFFSETS0-SLOPE0.0625-SPAN60.0-WIDE1",
+    "quantise-bf16-BB32-BLOCKS5-BM1-WIDE1",
+];
+
+/// The specialisations that are executed here.
+fn all() -> Vec<Spec> {
+    let mut found: BTreeMap<String, Spec> = BTreeMap::new();
+    for (first, name) in MODELS.iter().enumerate().map(|(at, name)| (at == 0, name)) {
+        for spec in specs(&plan(&format!("tests/tiny/{name}/config.json"), TARGET, None)) {
+            let known = found.values().any(|other| other.kernel == spec.kernel);
+            if first || !known {
+                found.insert(spec.to_string(), spec);
+            }
+        }
+    }
+    found.extend(LONG.iter().chain(&INTEGERS).map(|stem| (stem.to_string(), parse_stem(stem).unwrap())));
+    found.into_values().collect()
+}
+
+/// Runs something on each item, on all cores, and gives what was found.
+fn on_all_cores<T: Sync, F: Send>(items: &[T], work: impl Fn(&T) -> F + Sync) -> Vec<F> {
+    let next = AtomicUsize::new(0);
+    let one = || std::iter::from_fn(|| items.get(next.fetch_add(1, Ordering::Relaxed))).map(&work).collect::<Vec<_>>();
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+/// All of them, compiled once for all tests; none without Triton.
+fn artifacts() -> Option<&'static [Artifact]> {
+    static ARTIFACTS: LazyLock<Option<Vec<Artifact>>> = LazyLock::new(|| {
+        let tool = Toolchain::with_python(vosti_test_tools::python(REQUIREMENT)?);
+        let specs = all();
+        let parts: Vec<&[Spec]> = specs.chunks(specs.len().div_ceil(2)).collect();
+        let compiled = on_all_cores(&parts, |part| tool.compile_checked_in(TARGET, part).unwrap());
+        Some(compiled.into_iter().flatten().collect())
+    });
+    ARTIFACTS.as_deref()
+}
+
+#[test]
+fn what_the_compiler_made_has_the_tile_interpreters_bits() {
+    let Some(artifacts) = artifacts() else { return };
+    let wrong = on_all_cores(artifacts, |artifact| match execute(artifact) {
+        Ok(Some(Executed::Ptx)) => None,
+        Ok(None) => Some(format!("{} has an instruction that is not known", artifact.spec)),
+        Err(error) => Some(error.to_string()),
+    });
+    let (many, wrong) = (wrong.len(), wrong.into_iter().flatten().collect::<Vec<_>>());
+    assert!(wrong.is_empty(), "{} of {many}:\n{}", wrong.len(), wrong.join("\n"));
+    // Every kernel that a GPU has a text of.
+    let kernels: std::collections::BTreeSet<&str> =
+        artifacts.iter().map(|artifact| artifact.spec.kernel.as_str()).collect();
+    let missing: Vec<&str> =
+        vosti_kernels::kernels().iter().map(|kernel| kernel.name).filter(|name| !kernels.contains(name)).collect();
+    println!("{many} kernels executed");
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// What the execution says of a broken text, or none if it has the interpreter's bits.
+fn said(control: &Control, artifact: &Artifact, cases: &Cases) -> Option<String> {
+    let Some(broken) = (control.edit)(&artifact.ptx) else { return Some("there is nothing to edit".into()) };
+    cases.check(&Compiled { ptx: &broken, ..compiled(artifact) }).err().map(|difference| difference.to_string())
+}
+
+#[test]
+fn every_broken_text_is_found_by_name() {
+    let Some(artifacts) = artifacts() else { return };
+    let cases: BTreeMap<&str, (&Artifact, Cases)> = LONG
+        .iter()
+        .chain(controls::OTHERS)
+        .map(|stem| {
+            let artifact = artifacts
+                .iter()
+                .find(|artifact| artifact.spec.to_string() == *stem)
+                .unwrap_or_else(|| panic!("{stem}"));
+            (*stem, (artifact, Cases::new(&artifact.spec, &artifact.ttir).unwrap()))
+        })
+        .collect();
+    let of = |control: &Control| cases.iter().find(|(stem, _)| stem.starts_with(control.kernel)).unwrap().1;
+    let wrong = on_all_cores(CONTROLS, |control| {
+        let (artifact, cases) = of(control);
+        let said = said(control, artifact, cases);
+        let found = said.as_ref().is_some_and(|said| said.contains(control.says));
+        println!("{}: {said:?}", control.name);
+        (!found).then(|| format!("{}: wanted `{}`, found {said:?}", control.name, control.says))
+    });
+    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CONTROLS.len(), wrong.join("\n"));
+    // What no case can notice, and why.
+    for (control, why) in UNNOTICED {
+        let (artifact, cases) = of(control);
+        assert_eq!(said(control, artifact, cases), None, "{} is noticed, but {why}", control.name);
+    }
+}
