@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::{Manifest, Model};
-use vosti_cuda::{Arch, Image, Toolchain};
+use vosti_cuda::{Arch, Executed, Image, Toolchain};
 use vosti_kernels::{parse_stem, ttir, ttir_hash};
 use vosti_model::{ModelPlan, Target};
 use vosti_verify::certificate::{Probed, verifier};
@@ -182,6 +182,23 @@ fn a_bundle_with_a_kernel_that_is_not_compiled_is_not_written() {
     let refused = Bundle::built_in().unwrap().write(&folder, false, files(), TARGET, &plan("smollm2-135m"));
     assert!(refused.unwrap_err().to_string().contains("is not compiled for cuda-sm90"));
     assert!(!folder.exists());
+}
+
+/// `--execute` runs on this processor what was compiled for a GPU, and the records say so.
+#[test]
+fn a_bundle_says_which_kernels_were_executed() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, model) = (place.path().join("bundle"), tiny(place.path()));
+    let out = folder.to_str().unwrap();
+    let (code, why) = vosti(&["prepare", &model, "-o", out, "--execute"]);
+    assert!(code == Some(2) && why.contains("--execute needs a GPU target"), "{why}");
+    let Some(python) = python() else { return };
+    let target = ["--target", "cuda-sm80", "--python", python.to_str().unwrap()];
+    let (code, why) = vosti(&[&["prepare", &model, "-o", out, "--execute"], &target[..]].concat());
+    assert_eq!(code, Some(0), "{why}");
+    let read = Bundle::read(&folder).unwrap();
+    let left_out = read.images().iter().filter(|(_, image)| image.record.executed != Some(Executed::Ptx));
+    assert_eq!(left_out.map(|(name, _)| name).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[test]

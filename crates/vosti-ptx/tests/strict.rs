@@ -1,0 +1,160 @@
+//! A few lines of PTX each: what an execution gives, and where it stops.
+
+use vosti_ptx::{Buffers, Fault, Kernel, Launch};
+
+/// A kernel of one parameter, the address of `out`, with `%rd1` that address plus four bytes for each thread, `%r1` the thread.
+fn text(body: &str) -> String {
+    format!(
+        ".version 8.7\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 smem[];\n\
+         .visible .entry k(\n\t.param .u64 .ptr .global .align 1 k_param_0\n)\n.reqntid 64\n{{\n\
+         .reg .pred %p<9>;\n.reg .b16 %rs<9>;\n.reg .b32 %r<30>;\n.reg .b64 %rd<9>;\n\
+         ld.param.b64 %rd0, [k_param_0];\nmov.u32 %r1, %tid.x;\nmad.wide.u32 %rd1, %r1, 4, %rd0;\n\
+         shl.b32 %r2, %r1, 2;\nadd.s32 %r2, %r2, smem;\nxor.b32 %r3, %r1, 32;\nshl.b32 %r3, %r3, 2;\nadd.s32 %r3, %r3, smem;\n\
+         {body}\nret;\n}}\n"
+    )
+}
+
+/// The words of `out` after a block of 64 threads.
+fn run(body: &str) -> Result<Vec<u32>, Fault> {
+    let kernel = Kernel::read(&text(body)).unwrap();
+    let mut memory = Buffers::default();
+    let params = [memory.add("out", (0..256).map(|i| i as u8).collect())];
+    let launch = Launch { grid: [1; 3], threads: 64, shared: 1024, params: &params, seed: Some(3), steps_max: 10_000 };
+    kernel.run(&launch, &mut memory).map_err(|error| error.fault)?;
+    Ok(memory.bytes(0).chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
+}
+
+/// What each thread computes into `%r9`.
+fn lanes(body: &str) -> Vec<u32> {
+    run(&format!("{body}\nst.global.b32 [%rd1], {{ %r9 }};")).unwrap()
+}
+
+#[test]
+fn instructions_are_those_of_the_isa() {
+    let one = |body: &str| lanes(body)[37];
+    let cases: &[(&str, u32)] = &[
+        ("bfe.u32 %r9, 0x12345678, 8, 12;", 0x456),
+        ("bfe.s32 %r9, 0x12345678, 4, 8;", 0x67),
+        ("bfe.s32 %r9, 0x00000f00, 8, 4;", 0xffff_ffff),
+        ("bfe.s32 %r9, 0x80000000, 28, 8;", 0xffff_fff8),
+        ("prmt.b32 %r9, 0x33221100, 0x77665544, 0x7610U;", 0x7766_1100),
+        ("prmt.b32 %r9, 0x000000f0, 0, 0x8888U;", 0xffff_ffff),
+        ("shl.b32 %r9, 1, 32;", 0),
+        ("shr.s32 %r9, -8, 40;", 0xffff_ffff),
+        ("max.f32 %r9, 0f80000000, 0f00000000;", 0),
+        ("max.f32 %r9, 0f7FC00000, 0fBF800000;", 0xbf80_0000),
+        ("max.NaN.f32 %r9, 0f7FC00001, 0fBF800000;", 0x7fff_ffff),
+        // A subnormal sum is kept.
+        ("sub.rn.f32 %r9, 0f00800000, 0f00000001;", 0x007f_ffff),
+        ("cvt.rzi.s32.f32 %r9, 0f7FC00000;", 0),
+        ("cvt.rzi.s32.f32 %r9, 0f4F800000;", 0x7fff_ffff),
+        ("cvt.rn.bf16x2.f32 %r9, 0f3F800000, 0f3F808000;", 0x3f80_3f80),
+        ("cvt.rn.bf16x2.f32 %r9, 0f3F818000, 0f7F800001;", 0x3f82_7fff),
+        ("mov.b32 {%rs1, %rs2}, 0x12345678; mov.b32 %r9, {%rs2, %rs1};", 0x5678_1234),
+        ("mul.wide.s32 %rd3, -3, 5; cvt.u32.u64 %r9, %rd3;", 0xffff_fff1),
+        ("setp.lt.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
+        ("shfl.sync.bfly.b32 %r9, %r1, 3, 31, -1;", 38),
+        ("shfl.sync.idx.b32 %r9, %r1, 9, 31, -1;", 41),
+        // Segments of eight: the source is in the thread's own.
+        ("shfl.sync.idx.b32 %r9, %r1, 1, 0x181f, -1;", 33),
+    ];
+    for (body, wanted) in cases {
+        assert_eq!(one(body), *wanted, "{body}");
+    }
+}
+
+#[test]
+fn threads_that_part_meet_again() {
+    let body = "setp.lt.u32 %p1, %r1, 40;\n@%p1 bra LOW;\nmov.u32 %r9, 7;\nbra.uni END;\nLOW:\nmov.u32 %r9, 5;\nEND:\n\
+                shfl.sync.bfly.b32 %r9, %r9, 8, 31, -1;";
+    let found = lanes(body);
+    assert_eq!((found[0], found[39], found[40], found[47], found[48]), (5, 7, 5, 5, 7));
+}
+
+#[test]
+fn what_is_shared_is_seen_behind_a_barrier() {
+    let found = lanes("st.shared.b32 [%r2], %r1;\nbar.sync 0;\nld.shared.b32 %r9, [%r3];");
+    assert_eq!((found[0], found[63]), (32, 31));
+}
+
+#[test]
+fn an_execution_stops_where_a_gpu_would_compute_something() {
+    let store = "st.shared.b32 [%r2], %r1;";
+    let copy = "cp.async.ca.shared.global [%r2 + 0], [%rd1 + 0], 0x4, 4;\ncp.async.commit_group;";
+    let cases: &[(&str, &str)] = &[
+        (&format!("{store}\nld.shared.b32 %r9, [%r3];"), "a race"),
+        (&format!("ld.shared.b32 %r9, [%r3];\n{store}"), "a race"),
+        // Within a warp too, unless it has a barrier of its own.
+        (&format!("{store}\nxor.b32 %r4, %r2, 4;\nld.shared.b32 %r9, [%r4];"), "a race"),
+        ("st.shared.b32 [smem], %r1;", "a race"),
+        ("ld.shared.b32 %r9, [%r2];\nst.global.b32 [%rd1], %r9;", "a number in global memory"),
+        ("st.global.b32 [%rd1], %r9;", "a number in global memory"),
+        ("@%p5 st.global.b32 [%rd1], %r1;", "a predicate"),
+        ("ld.shared.b32 %r9, [%r8];", "the address of a load"),
+        ("st.global.b32 [%rd1+1], %r1;", "no multiple"),
+        ("st.global.b32 [%rd1+4], %r1;", "`out`, which has 256"),
+        ("st.shared.b32 [%r2+900], %r1;", "a block has 1024 bytes"),
+        ("st.shared.b32 [64], %r1;", "a block has 1024 bytes"),
+        (&format!("{copy}\nld.shared.b32 %r9, [%r2];"), "under way"),
+        (&format!("{copy}\ncp.async.wait_group 1;\nld.shared.b32 %r9, [%r2];"), "under way"),
+        (&format!("{copy}\n{store}"), "under way"),
+        (&format!("{copy}\ncp.async.wait_group 0;\nld.shared.b32 %r9, [%r3];"), "a race"),
+        (&format!("xor.b32 %r4, %r2, 4;\nld.shared.b32 %r9, [%r4];\n{copy}"), "a race"),
+        ("setp.lt.u32 %p1, %r1, 40;\n@%p1 bar.sync 0;", "a divergent `bar.sync`"),
+        ("setp.lt.u32 %p1, %r1, 32;\n@%p1 bar.sync 0;", "not all threads of the block"),
+        ("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra A;\nbar.sync 0;\nret;\nA:\nbar.sync 0;", "not all threads of the block"),
+        ("setp.lt.u32 %p1, %r1, 5;\n@%p1 shfl.sync.bfly.b32 %r9, %r1, 1, 31, -1;", "a divergent `shfl`"),
+        ("A:\nbra A;", "more than 10000 instructions"),
+    ];
+    for (body, wanted) in cases {
+        let found = run(body).expect_err(body).to_string();
+        assert!(found.contains(wanted), "{body}: {found}");
+    }
+    // The same with what orders them.
+    for body in [
+        format!("{store}\nbar.sync 0;\nld.shared.b32 %r9, [%r3];"),
+        format!("{store}\nbar.warp.sync -1;\nxor.b32 %r4, %r2, 4;\nld.shared.b32 %r9, [%r4];"),
+        "st.shared.b32 [smem], 5;".into(),
+        format!("{copy}\ncp.async.wait_group 0;\nld.shared.b32 %r9, [%r2];"),
+        format!("{copy}\ncp.async.wait_group 0;\nbar.sync 0;\nld.shared.b32 %r9, [%r3];"),
+    ] {
+        run(&body).unwrap_or_else(|error| panic!("{body}: {error}"));
+    }
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_its_line() {
+    for (body, wanted) in [
+        ("atom.global.add.f32 %r9, [%rd1], %r1;", "line 22: `atom.global.add.f32"),
+        ("\nadd.s32 %rd1, %r1, %r1;", "line 23: `add.s32"),
+        ("add.s32 %r99, %r1, %r1;", "`add.s32"),
+        ("add.s32 %r9, %r1;", "`add.s32"),
+        ("bra NOWHERE;", "`bra"),
+        ("bar.sync 1;", "`bar.sync"),
+        ("shfl.sync.bfly.b32 %r9, %r1, 1, 31, 0xff;", "`shfl.sync.bfly.b32"),
+        ("wgmma.fence.sync.aligned;", "`wgmma.fence"),
+    ] {
+        let found = Kernel::read(&text(body)).unwrap_err().to_string();
+        assert!(found.contains(wanted), "{body}: {found}");
+    }
+    for (from, to, wanted) in [
+        (".visible .entry k(", "", "no kernel"),
+        (".version 8.7", "", "no .version"),
+        (".param .u64", ".param .u32", "no parameter of 64 bits"),
+        (".reqntid 64", ".reqntid 8, 8", "more than one axis"),
+        (".reg .b16", ".reg .b128", "cannot be read"),
+    ] {
+        let found = Kernel::read(&text("").replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(found.contains(wanted), "{to}: {found}");
+    }
+}
+
+#[test]
+fn a_launch_must_fit_its_text() {
+    let kernel = Kernel::read(&text("")).unwrap();
+    let launch = Launch { grid: [1; 3], threads: 32, shared: 0, params: &[1 << 36], seed: None, steps_max: 100 };
+    let mut memory = Buffers::default();
+    assert!(kernel.run(&launch, &mut memory).unwrap_err().to_string().contains("the threads that the text names"));
+    let launch = Launch { threads: 64, params: &[], ..launch };
+    assert!(kernel.run(&launch, &mut memory).unwrap_err().to_string().contains("a value for each parameter"));
+}
