@@ -87,14 +87,14 @@ impl Case {
         let spare = usize::from(rows > 1);
         let extent = Extent { rows: rows + spare * 70, tiles: step.tiles[0].len(), length: step.length + spare * 70 };
         let mut grid = contract.grid(spec, extent)?;
-        // A weight of which only the first rows are there.
-        if let (Some(n), Some(width)) =
-            (int(spec, "N"), int(spec, "K").or(int(spec, "BLOCKS").map(|blocks| 32 * blocks)))
-        {
-            let kept = (WEIGHT_MAX / width).min(n) / int(spec, "BN").unwrap_or(1);
-            if n * width > WEIGHT_MAX {
-                grid[1] = grid[1].min(kept as usize);
+        // A weight of which only the first experts or rows are there.
+        let width = int(spec, "K").or(int(spec, "BLOCKS").map(|blocks| 32 * blocks));
+        match (int(spec, "N"), width, int(spec, "E")) {
+            (Some(n), Some(width), Some(_)) => grid[2] = grid[2].min((WEIGHT_MAX / (2 * n * width)).max(1) as usize),
+            (Some(n), Some(width), None) if n * width > WEIGHT_MAX => {
+                grid[1] = grid[1].min((WEIGHT_MAX / width / int(spec, "BN").unwrap_or(1)).max(1) as usize);
             }
+            _ => (),
         }
         // Parts of a row of logits are alike.
         if int(spec, "PARTS").is_some() {
@@ -213,14 +213,31 @@ impl Maker<'_> {
         let many: i64 = extents.iter().product();
         let inner: i64 = extents.iter().skip(1).product();
         // The second half of a gated layer's weight is as far away as N says.
-        let cut = matches!(param.role, Role::Weight(_)) && many > WEIGHT_MAX && !self.spec.kernel.contains("glu");
-        Ok(if cut { WEIGHT_MAX / inner.max(1) * inner } else { many } as usize)
+        let halves = list.first().is_some_and(|first| first.starts_with("2 *"));
+        let cut = matches!(param.role, Role::Weight(_)) && many > WEIGHT_MAX && !halves;
+        Ok(if cut { (WEIGHT_MAX / inner.max(1)).max(1) * inner } else { many } as usize)
     }
 
     /// Numbers of a kind that suits the kernel.
     fn numbers(&mut self, param: &Param, elem: Scalar, many: usize) -> Buffer {
         let chooses = ["argmax", "topk_part", "topk_combine"].contains(&self.spec.kernel.as_str());
         match (param.role, elem) {
+            // Experts, and indices that are none.
+            (_, Scalar::I32) => {
+                let experts = int(self.spec, "E").unwrap_or(1) as usize + 2;
+                Buffer::I32((0..many).map(|_| self.random.below(experts) as i32 - 1).collect())
+            }
+            // Two experts of each row have a share; those of all others are too small for FP32.
+            (Role::In(0), _) if int(self.spec, "SIGMOID").is_some() => {
+                let experts = int(self.spec, "E").unwrap_or(1) as usize;
+                let hot: Vec<usize> = (0..many).map(|_| self.random.below(experts)).collect();
+                let logit = |i: usize, random: &mut Random| match (i % experts).abs_diff(hot[i / experts]) {
+                    0 => random.float(),
+                    _ if i % experts == (hot[i / experts] + 2) % experts => random.float(),
+                    _ => -150.0 - 20.0 * random.unit(),
+                };
+                of(elem, (0..many).map(|i| logit(i, &mut self.random)))
+            }
             (_, Scalar::I8) => Buffer::I8((0..many).map(|_| self.random.next() as i8).collect()),
             // Places of candidates, each once in a row.
             (Role::In(1), _) if chooses => Buffer::F32((0..many).map(|i| ((i * 7919) % (1 << 20)) as f32).collect()),

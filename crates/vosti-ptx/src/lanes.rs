@@ -216,6 +216,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row("setp.le.f32", P, &[W, W], all!(|[a, b, _]| (float(a) <= float(b)).into())),
     Row("setp.gt.f32", P, &[W, W], all!(|[a, b, _]| (float(a) > float(b)).into())),
     Row("setp.ge.f32", P, &[W, W], all!(|[a, b, _]| (float(a) >= float(b)).into())),
+    // Whether both are numbers, or one is none.
+    Row("setp.num.f32", P, &[W, W], all!(|[a, b, _]| (!float(a).is_nan() && !float(b).is_nan()).into())),
+    Row("setp.nan.f32", P, &[W, W], all!(|[a, b, _]| (float(a).is_nan() || float(b).is_nan()).into())),
     // Data Movement and Conversion Instructions: mov of a register or number, cvta, prmt, cvt.
     Row("mov.pred", P, &[P], all!(|[a, ..]| a)),
     Row("mov.b16", H, &[H], all!(|[a, ..]| a)),

@@ -53,6 +53,7 @@ fn instructions_are_those_of_the_isa() {
         ("mov.b32 {%rs1, %rs2}, 0x12345678; mov.b32 %r9, {%rs2, %rs1};", 0x5678_1234),
         ("mul.wide.s32 %rd3, -3, 5; cvt.u32.u64 %r9, %rd3;", 0xffff_fff1),
         ("setp.lt.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
+        ("setp.num.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
         ("shfl.sync.bfly.b32 %r9, %r1, 3, 31, -1;", 38),
         ("shfl.sync.idx.b32 %r9, %r1, 9, 31, -1;", 41),
         // Segments of eight: the source is in the thread's own.
