@@ -28,6 +28,8 @@ def element(role, act):
     if role.split()[-1] in types:
         return types[role.split()[-1]]
     word = role.split()[0]
+    if word in ("entry", "state"):
+        return "fp32"
     return act if word in ("in", "out", "weight", "cache_k", "cache_v") else "i32"
 
 

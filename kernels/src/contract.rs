@@ -10,7 +10,7 @@ use crate::spec::{Const, Spec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The three shapes that the engine's proof relies on, and the two that together are the third.
+/// The shapes that the engine's proof relies on: three, the two that together are the third, and the two of a layer with a state.
 ///
 /// A contract of the shape [`Shape::AttendPart`] may have a dimension called [`WINDOWED`]: where it is 1, the promise is
 /// [`Shape::Attend`] with a window, and there is no scratch.
@@ -28,6 +28,11 @@ pub enum Shape {
     AttendPart,
     /// The second launch: it folds the other rows' partial results, split by split.
     AttendCombine,
+    /// A store that looks back a page: a row's cells also depend on its request's entries at the PAGE positions before it, as
+    /// they are after the launch. Each tile holds all rows that the step has of a request.
+    RecurStore,
+    /// Each row depends on its request's entries at its own position and at the PAGE positions before it.
+    RecurRead,
 }
 
 /// The dimension that chooses between attention over a window and the first launch of full attention: 1 or 0.
@@ -37,6 +42,11 @@ impl Shape {
     /// Whether the shape is attention or a launch of it, over query tiles and positions.
     pub fn attends(self) -> bool {
         matches!(self, Shape::Attend | Shape::AttendPart | Shape::AttendCombine)
+    }
+
+    /// Whether the shape is of a layer whose pages carry a state.
+    pub fn recurs(self) -> bool {
+        matches!(self, Shape::RecurStore | Shape::RecurRead)
     }
 
     /// Whether the shape is a launch of attention over splits of the keys.
@@ -50,6 +60,7 @@ impl Shape {
             Role::Out(_) => true,
             Role::CacheK | Role::CacheV => self == Shape::StoreKv,
             Role::Scratch(_) => self == Shape::AttendPart,
+            Role::Entry(_) | Role::State(_) => self == Shape::RecurStore,
             _ => false,
         }
     }
@@ -101,6 +112,10 @@ pub enum Role {
     CacheV,
     /// `[splits, ROWS, width]`: the op's i-th scratch, which passes numbers from one of its launches to the next.
     Scratch(usize),
+    /// `[pages, PAGE, ..]`: the i-th part of this layer's entries, one a position.
+    Entry(usize),
+    /// `[pages, ..]`: the i-th part of the state at a page's end, which belongs to the entry at the page's last position.
+    State(usize),
 }
 
 /// One kernel parameter, in signature order.
@@ -189,7 +204,7 @@ pub struct Contract {
     pub text: Vec<String>,
     /// Extents of the buffers whose role has none of its own, outermost first, dense. An extent is a number, a constant, a
     /// multiple of a dimension, `rows` (of this launch), `packed` (rows of the step, where a kernel gathers), `context` (rows of
-    /// the rotary tables) or `splits` (of SPLIT keys, of the longest context).
+    /// the rotary tables), `splits` (of SPLIT keys, of the longest context) or `pages` (of the cache).
     pub shapes: BTreeMap<String, Vec<String>>,
 }
 
@@ -355,6 +370,8 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
                 "out" => Role::Out(index),
                 "weight" => Role::Weight(index),
                 "scratch" => Role::Scratch(index),
+                "entry" => Role::Entry(index),
+                "state" => Role::State(index),
                 _ => return None,
             }
         }
@@ -376,11 +393,16 @@ fn parse_param(name: &str, text: &str) -> Option<Param> {
     };
     let by_role = match role {
         Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => None,
-        Role::Scratch(_) => Some(Dtype::F32),
+        Role::Scratch(_) | Role::Entry(_) | Role::State(_) => Some(Dtype::F32),
         _ => Some(Dtype::I32),
     };
     // Metadata is i32 and the caches hold what activations are.
-    let own = matches!(role, Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_));
+    let own = match role {
+        Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => true,
+        // A layer with a state keeps FP32.
+        Role::Entry(_) | Role::State(_) => elem == Some(Dtype::F32),
+        _ => false,
+    };
     if elem.is_some() && !own {
         return None;
     }

@@ -181,6 +181,8 @@ fn role(program: &Program, used: &Uses, problem: &Problem, buffer: &Buffer, laun
         Role::Scratch(_) if buffer.dims.first() == Some(&Dim::Const(0)) => Ok(true),
         Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
         Role::CacheK | Role::CacheV => layer(used).map_or(Ok(false), |layer| cache(program, layer, &buffer.dims)),
+        // No cache group has pages with a state.
+        Role::Entry(_) | Role::State(_) => Ok(false),
     }
 }
 

@@ -151,7 +151,8 @@ fn waits(wired: &vosti_wiring::Wiring<Compiled>) -> Vec<bool> {
 
 /// Whether a kernel may write to a parameter with this role.
 fn may_write(role: Role) -> bool {
-    matches!(role, Role::Out(_) | Role::CacheK | Role::CacheV | Role::Scratch(_))
+    let kept = matches!(role, Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_));
+    kept || matches!(role, Role::Out(_) | Role::Scratch(_))
 }
 
 impl Wiring {

@@ -149,6 +149,8 @@ fn shape_name(shape: Shape) -> &'static str {
         Shape::Attend => "attend",
         Shape::AttendPart => "attend_part",
         Shape::AttendCombine => "attend_combine",
+        Shape::RecurStore => "recur_store",
+        Shape::RecurRead => "recur_read",
     }
 }
 

@@ -74,10 +74,11 @@ impl Maker<'_> {
     pub fn axis(&self, shape: Shape, index: usize, text: &str) -> Result<Axis, ProblemError> {
         self.at(format!("axis {index} of the grid"));
         let text = text.trim();
+        let tiled = shape.attends() || shape.recurs();
         let over = |what: &str| text.strip_prefix(what)?.strip_prefix(',')?.strip_suffix(')');
         let (axis, fits) = match (self.axis_of_rows(text)?, over("cdiv(length"), over("above(length")) {
-            (Some(axis @ (Axis::Tiles | Axis::TilesTimes(_))), _, _) => (axis, shape.attends()),
-            (Some(axis), _, _) => (axis, !shape.attends()),
+            (Some(axis @ (Axis::Tiles | Axis::TilesTimes(_))), _, _) => (axis, tiled),
+            (Some(axis), _, _) => (axis, !tiled),
             (_, Some(n), _) => match self.value(n)? {
                 // No context is longer.
                 limit::CONTEXT.. => (Axis::Const(1), shape.attends()),
@@ -179,7 +180,7 @@ impl Maker<'_> {
                 let head = if !own && self.number("HALF").is_some() { "2 * HALF" } else { "D" };
                 Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), self.extent(head)?])
             }
-            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => None,
+            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) | Role::Entry(_) | Role::State(_) => None,
         };
         if own.is_some() && self.shapes.contains_key(&p.name) {
             return self.fail(format!("`{}` has the extents of its role, and others are declared", p.name));
@@ -205,6 +206,7 @@ impl Maker<'_> {
                 (0, "rows") => Dim::Rows,
                 (0, "packed") => Dim::Packed,
                 (0, "context") => Dim::Context,
+                (0, "pages") if shape.recurs() => Dim::Pages(self.value("PAGE")?),
                 (0, "splits") if shape.splits() => Dim::Splits(self.value("SPLIT")?),
                 // Without splits no partial results are handed on.
                 (0, "splits") if shape == Shape::Attend => Dim::Const(0),

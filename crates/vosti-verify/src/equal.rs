@@ -156,7 +156,7 @@ impl<'k> Prover<'k, '_> {
         Ok(self.taken(Side::R, r)?.map(|taken| (l.clone(), taken)))
     }
 
-    fn taken(&mut self, side: Side, at: &At) -> Proof<Option<At>> {
+    pub(crate) fn taken(&mut self, side: Side, at: &At) -> Proof<Option<At>> {
         let Def::Op(op, result) = self.runs[side.index()].def(at.v) else {
             return Ok(None);
         };

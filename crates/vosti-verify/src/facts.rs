@@ -205,6 +205,6 @@ impl Prover<'_, '_> {
 
     fn is_cache(&self, side: Side, param: usize) -> bool {
         let role = self.runs[side.index()].problem.buffers[param].role;
-        matches!(role, Role::CacheK | Role::CacheV)
+        matches!(role, Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_))
     }
 }

@@ -10,6 +10,7 @@ use crate::run::{Def, Env, Trip};
 use crate::term::{Node, Term};
 use crate::verdict::{Failure, Obligation, Proof, Trouble};
 use std::collections::HashSet;
+use vosti_kernels::Shape;
 use vosti_tile::{Line, Op, OpKind, Value};
 
 /// How the iterations of two loops correspond.
@@ -198,7 +199,7 @@ impl<'k> Prover<'k, '_> {
     }
 
     /// Proves that the yielded value is the loop's argument, bit for bit.
-    fn unchanged(&mut self, side: Side, at: &At, arg: Value) -> Proof {
+    pub(crate) fn unchanged(&mut self, side: Side, at: &At, arg: Value) -> Proof {
         self.work()?;
         if at.v == arg {
             self.tell("an iteration of one run alone keeps the state as it was");
@@ -243,6 +244,9 @@ impl<'k> Prover<'k, '_> {
             f.index == [left.index, right.index] && [Some(f.iteration[0]), Some(f.iteration[1])] == iteration
         });
         let Some(place) = place else {
+            if self.runs[0].problem.shape == Shape::RecurStore {
+                return self.equal_entries(l, r, mode);
+            }
             return self.fail(
                 Obligation::Alignment,
                 a.line,

@@ -102,6 +102,7 @@ impl<'k> Prover<'k, '_> {
             }
             Role::CacheK | Role::CacheV if matches!(shape, Shape::Attend | Shape::AttendPart) => self.same_key(l, r),
             Role::Scratch(_) if shape == Shape::AttendCombine => self.same_part(l, r),
+            Role::Entry(_) | Role::State(_) => self.same_entry(l, r),
             _ => Ok((self.t.bool(false), "nothing is promised of it")),
         }
     }
@@ -124,6 +125,19 @@ impl<'k> Prover<'k, '_> {
         let world = self.runs[0].world.clone();
         goal.push(world.begins(&mut self.t, splits, a[0], position));
         Ok((self.t.and(&goal), WORDS))
+    }
+
+    /// The two cells belong to one entry that the row sees.
+    fn same_entry(&mut self, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
+        const WORDS: &str = "the same entry that the row sees, through each run's page table";
+        let (left, right) = (self.slot(Side::L, l.0, l.1)?, self.slot(Side::R, r.0, r.1)?);
+        match (left, right) {
+            (Some(left), Some(right)) => {
+                let same = self.same_slot(&left, &right);
+                Ok((self.t.and(&same), WORDS))
+            }
+            _ => Ok((self.t.bool(false), "the page does not come from the page table")),
+        }
     }
 
     /// The two cells belong to one logical key position that the row sees.

@@ -18,9 +18,10 @@ pub struct ContractMutant {
     pub statement: Statement,
 }
 
-const SHAPES: [&str; 5] = ["rowwise", "store_kv", "attend", "attend_part", "attend_combine"];
+const SHAPES: [&str; 7] =
+    ["rowwise", "store_kv", "attend", "attend_part", "attend_combine", "recur_store", "recur_read"];
 
-const ROLES: [&str; 33] = [
+const ROLES: [&str; 36] = [
     "in 0",
     "in 1",
     "in 2",
@@ -48,6 +49,9 @@ const ROLES: [&str; 33] = [
     "tile_pos",
     "cache_k",
     "cache_v",
+    "entry 0 f32",
+    "entry 1 f32",
+    "state 0 f32",
     "rows f32",
     "dim 1..1048576",
     "dim 1..2147483647",

@@ -41,6 +41,14 @@ pub enum Premises {
         tile_rows: i128,
         splits: Splits,
     },
+    /// Looks back as many positions as a page has. A tile holds all rows of a request.
+    RecurStore {
+        page: i128,
+    },
+    RecurRead {
+        page: i128,
+        tile_rows: i128,
+    },
 }
 
 impl Premises {
@@ -51,7 +59,9 @@ impl Premises {
             Premises::StoreKv { .. }
             | Premises::Attend { .. }
             | Premises::AttendPart { .. }
-            | Premises::AttendCombine { .. } => None,
+            | Premises::AttendCombine { .. }
+            | Premises::RecurStore { .. }
+            | Premises::RecurRead { .. } => None,
         }
     }
 
@@ -59,16 +69,22 @@ impl Premises {
     pub fn rows(self) -> i128 {
         match self {
             Premises::AttendPart { splits, .. } | Premises::AttendCombine { splits, .. } => splits.rows,
-            Premises::Rowwise { .. } | Premises::StoreKv { .. } | Premises::Attend { .. } => limit::ROWS,
+            Premises::Rowwise { .. }
+            | Premises::StoreKv { .. }
+            | Premises::Attend { .. }
+            | Premises::RecurStore { .. }
+            | Premises::RecurRead { .. } => limit::ROWS,
         }
     }
 
     /// Positions of a page.
     pub fn page(self) -> Option<i128> {
         match self {
-            Premises::StoreKv { page } | Premises::Attend { page, .. } | Premises::AttendPart { page, .. } => {
-                Some(page)
-            }
+            Premises::StoreKv { page }
+            | Premises::Attend { page, .. }
+            | Premises::AttendPart { page, .. }
+            | Premises::RecurStore { page }
+            | Premises::RecurRead { page, .. } => Some(page),
             Premises::Rowwise { .. } | Premises::AttendCombine { .. } => None,
         }
     }
@@ -78,15 +94,18 @@ impl Premises {
         match self {
             Premises::Attend { tile_rows, .. }
             | Premises::AttendPart { tile_rows, .. }
-            | Premises::AttendCombine { tile_rows, .. } => Some(tile_rows),
+            | Premises::AttendCombine { tile_rows, .. }
+            | Premises::RecurRead { tile_rows, .. } => Some(tile_rows),
+            Premises::RecurStore { .. } => Some(limit::ROWS),
             Premises::Rowwise { .. } | Premises::StoreKv { .. } => None,
         }
     }
 
-    /// Keys that a row sees at most.
+    /// Keys or entries that a row sees at most, its own among them.
     pub fn window(self) -> Option<Dim> {
         match self {
             Premises::Attend { window, .. } => window,
+            Premises::RecurStore { page } | Premises::RecurRead { page, .. } => Some(Dim::Const(page + 1)),
             Premises::Rowwise { .. }
             | Premises::StoreKv { .. }
             | Premises::AttendPart { .. }
@@ -97,7 +116,11 @@ impl Premises {
     pub fn splits(self) -> Option<Splits> {
         match self {
             Premises::AttendPart { splits, .. } | Premises::AttendCombine { splits, .. } => Some(splits),
-            Premises::Rowwise { .. } | Premises::StoreKv { .. } | Premises::Attend { .. } => None,
+            Premises::Rowwise { .. }
+            | Premises::StoreKv { .. }
+            | Premises::Attend { .. }
+            | Premises::RecurStore { .. }
+            | Premises::RecurRead { .. } => None,
         }
     }
 }
@@ -174,6 +197,8 @@ pub fn of(shape: Shape, tokens: bool, dimensions: Dimensions, int: Int) -> Resul
         }
         Shape::AttendPart => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },
         Shape::AttendCombine => Premises::AttendCombine { tile_rows: tile_rows()?, splits: splits()? },
+        Shape::RecurStore => Premises::RecurStore { page: page()? },
+        Shape::RecurRead => Premises::RecurRead { page: page()?, tile_rows: tile_rows()? },
     })
 }
 
@@ -188,6 +213,8 @@ fn needed(shape: Shape) -> &'static [Role] {
             &[In(0), Out(0), Scratch(0), PageTable, TileTable, TileRow, TileRows, TilePos, CacheK, CacheV]
         }
         Shape::AttendCombine => &[Scratch(0), Out(0), TileRow, TileRows, TilePos],
+        Shape::RecurStore => &[Entry(0), PageTable, TileTable, TileRow, TileRows, TilePos],
+        Shape::RecurRead => &[Out(0), Entry(0), PageTable, TileTable, TileRow, TileRows, TilePos],
     }
 }
 
@@ -197,6 +224,7 @@ fn permitted(shape: Shape, role: Role) -> bool {
         (Shape::Rowwise, Role::In(_) | Role::Out(_) | Role::Tokens | Role::Positions | Role::RowIndex) => true,
         (Shape::StoreKv, Role::In(_) | Role::Positions) => true,
         (Shape::Attend | Shape::AttendPart | Shape::AttendCombine, Role::Scratch(_)) => true,
+        (Shape::RecurStore | Shape::RecurRead, Role::In(_) | Role::Entry(_) | Role::State(_)) => true,
         (Shape::AttendCombine, Role::Weight(_)) => false,
         (_, Role::Weight(_)) => true,
         _ => false,
@@ -231,6 +259,12 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]
             (Role::Weight(_), outer) => {
                 (matches!(outer, Dim::Const(_) | Dim::Of(_) | Dim::Context), "what no step changes")
             }
+            (Role::Entry(_), outer) => {
+                let places = premises.page().map(Dim::Const);
+                let pages = matches!(outer, Dim::Pages(_)) && b.dims.get(1).copied() == places;
+                (pages, "`pages`, and the next PAGE")
+            }
+            (Role::State(_), outer) => (matches!(outer, Dim::Pages(_)), "`pages`"),
             // `problem.rs` gives metadata and caches the extents of their roles.
             (Role::Rows | Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots, _)
             | (Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos, _)

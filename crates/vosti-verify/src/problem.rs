@@ -435,7 +435,7 @@ fn stated(annotation: &str, constants: &BTreeMap<String, Const>) -> String {
 type Constants = BTreeMap<String, Const>;
 
 /// Words of extents and grids.
-const WORDS: [&str; 6] = ["rows", "packed", "context", "splits", "tiles", "length"];
+const WORDS: [&str; 7] = ["rows", "packed", "context", "splits", "pages", "tiles", "length"];
 
 /// The constants that only shape the text, and the others, which the contract uses.
 fn divided(constants: &Constants, text: &[String]) -> Result<(Constants, Constants), String> {

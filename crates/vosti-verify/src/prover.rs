@@ -274,7 +274,15 @@ impl<'k, 's> Prover<'k, 's> {
         Ok(sites)
     }
 
-    fn collect(&mut self, side: Side, ops: &'k [Op], env: &Env, guard: &[Term], sites: &mut Vec<Site<'k>>) -> Proof {
+    /// The sites of `ops`, which run under `guard`.
+    pub(crate) fn collect(
+        &mut self,
+        side: Side,
+        ops: &'k [Op],
+        env: &Env,
+        guard: &[Term],
+        sites: &mut Vec<Site<'k>>,
+    ) -> Proof {
         for op in ops {
             sites.push(Site { op, env: env.clone(), guard: guard.to_vec() });
             match &op.kind {

@@ -28,6 +28,8 @@ pub(crate) enum What {
     TilePos,
     Keys,
     Values,
+    Entry(usize),
+    State(usize),
 }
 
 /// The kind of launch that a contract's shape names.
@@ -38,6 +40,8 @@ pub(crate) enum Kind {
     Attend,
     Part,
     Combine,
+    RecurStore,
+    RecurRead,
 }
 
 /// An extent of a buffer.
@@ -48,6 +52,7 @@ pub(crate) enum Extent {
     Packed,
     Context,
     Splits,
+    Pages,
 }
 
 #[derive(Clone, Debug)]
@@ -191,6 +196,8 @@ impl Reading {
             Some("attend") => Kind::Attend,
             Some("attend_part") => Kind::Part,
             Some("attend_combine") => Kind::Combine,
+            Some("recur_store") => Kind::RecurStore,
+            Some("recur_read") => Kind::RecurRead,
             other => return Err(format!("the shape {other:?}")),
         };
         let empty = toml::Table::new();
@@ -248,6 +255,8 @@ impl Reading {
             ["weight", i, "i8"] => (What::Weight(number(i)?), Scalar::I8),
             ["weight", i, "i32"] => (What::Weight(number(i)?), Scalar::I32),
             ["scratch", i] | ["scratch", i, "f32"] => (What::Scratch(number(i)?), Scalar::F32),
+            ["entry", i, "f32"] => (What::Entry(number(i)?), Scalar::F32),
+            ["state", i, "f32"] => (What::State(number(i)?), Scalar::F32),
             ["rows"] => (What::RowCount, Scalar::I32),
             ["tokens"] => (What::Token, Scalar::I32),
             ["positions"] => (What::Position, Scalar::I32),
@@ -269,13 +278,17 @@ impl Reading {
                 (0, "packed") => Extent::Packed,
                 (0, "context") => Extent::Context,
                 (0, "splits") => Extent::Splits,
+                (0, "pages") => Extent::Pages,
                 _ => match self.value(text, None)? {
                     n @ 1..=LARGEST => Extent::Number(n as usize),
                     n => return Err(format!("an extent of {n}")),
                 },
             });
         }
-        let needs = matches!(what, What::In(_) | What::Out(_) | What::Weight(_) | What::Scratch(_));
+        let needs = matches!(
+            what,
+            What::In(_) | What::Out(_) | What::Weight(_) | What::Scratch(_) | What::Entry(_) | What::State(_)
+        );
         match needs != list.is_empty() {
             true => Ok(Parameter { name: name.to_string(), what, holds, extents: list }),
             false => Err(format!("the extents of {name}")),

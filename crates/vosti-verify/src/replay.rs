@@ -161,7 +161,7 @@ impl Side<'_> {
                     Extent::Rows => Ok(self.rows),
                     Extent::Packed => Ok(self.packed),
                     Extent::Context => Ok(ROPE),
-                    Extent::Splits => Err(format!("splits of `{}`", p.name)),
+                    Extent::Splits | Extent::Pages => Err(format!("splits or pages of `{}`", p.name)),
                 };
                 p.extents.iter().map(extent).collect::<Made<_>>()?
             }
@@ -282,6 +282,7 @@ pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
     let outcome = match (l.kind, r.kind) {
         (a, b) if a != b => Err("contracts of two shapes".into()),
         (Kind::Rows | Kind::Store, _) => replay_rows(sides, &mut random),
+        (Kind::RecurStore | Kind::RecurRead, _) => crate::replay_recur::replay(sides, &mut random),
         _ => crate::replay_attend::replay(sides, &mut random),
     };
     outcome.unwrap_or_else(Outcome::NotRun)

@@ -43,6 +43,11 @@ impl Env {
         env.loops.push((index, iteration));
         env
     }
+    /// Before a loop, and so outside of all that it encloses.
+    pub fn outside(&self, index: Value) -> Env {
+        let enclosing = self.loops.iter().take_while(|(v, _)| *v != index);
+        Env { pids: self.pids, loops: enclosing.copied().collect() }
+    }
     pub fn iteration(&self, index: Value) -> Option<Term> {
         self.loops.iter().find(|(v, _)| *v == index).map(|(_, t)| *t)
     }

@@ -37,6 +37,7 @@ impl<'k> Prover<'k, '_> {
             0 => "no integer operation wraps; every access is in bounds".to_string(),
             n => format!("{n} integer operations may wrap, and no access depends on them; every access is in bounds"),
         });
+        self.earlier_entries(side, &sites)?;
         let stores = self.stores(side, &sites)?;
         for store in &stores {
             self.exact_effect(side, store)?;
@@ -59,7 +60,9 @@ impl<'k> Prover<'k, '_> {
                 continue;
             };
             let buffer = &self.runs[side.index()].problem.buffers[access.param];
-            if shape.writes(buffer.role) != access.write {
+            // A store that looks back reads entries too, and no cell that it writes: `earlier_entries` shows that.
+            let looks_back = shape == Shape::RecurStore && matches!(buffer.role, Role::Entry(_) | Role::State(_));
+            if shape.writes(buffer.role) != access.write && !looks_back {
                 let what = if access.write { "written, but is an input" } else { "read, but is an output" };
                 let why = format!("`{}` is {what}", buffer.name);
                 return self.fail(Obligation::Separation, site.op.line, why);
@@ -256,6 +259,9 @@ impl<'k> Prover<'k, '_> {
         if let (Role::Out(_), Some(early)) = (role, problem.shape.early_rows(role)) {
             return self.own_row(side, store, early);
         }
+        if problem.shape == Shape::RecurStore {
+            return self.own_entry(side, store);
+        }
         if problem.shape != Shape::StoreKv {
             return Ok(()); // rows of the output are what the contract names: in bounds is enough
         }
@@ -316,7 +322,7 @@ impl<'k> Prover<'k, '_> {
 
     /// A value stored in the cache is finite, because attention multiplies unseen values by zero.
     fn finite_store(&mut self, side: Side, store: &Access<'k>) -> Proof {
-        if self.runs[side.index()].problem.shape != Shape::StoreKv {
+        if !matches!(self.runs[side.index()].problem.shape, Shape::StoreKv | Shape::RecurStore) {
             return Ok(());
         }
         let line = store.site.op.line;
@@ -359,6 +365,12 @@ impl<'k> Prover<'k, '_> {
             let slot = world.at(&mut self.t, Role::Slots, chosen.row);
             outer = self.t.div(slot, page);
             inner[1] = self.t.rem(slot, page);
+        }
+        if let (Shape::RecurStore, Some(slot)) = (problem.shape, self.chosen_slot(side, role)) {
+            outer = slot.page;
+            if let Role::Entry(_) = role {
+                inner[0] = slot.place;
+            }
         }
         if let (Role::Scratch(_), Some(split)) = (role, chosen.split) {
             outer = split;
@@ -446,7 +458,7 @@ impl<'k> Prover<'k, '_> {
         for (pid, programs) in store.site.env.pids.iter().zip(world.grid) {
             last.insert(*pid, self.t.add_int(programs, -1));
         }
-        let mut map = vec![];
+        let mut map = self.own_iteration(side, store)?;
         for (offset, target) in offsets.into_iter().zip(sought) {
             let offset = self.t.substitute(offset, &map.iter().copied().collect());
             unknowns.retain(|unknown| map.iter().all(|(known, _)| known != unknown));
@@ -534,6 +546,10 @@ impl<'k> Prover<'k, '_> {
                 self.under(&guard, |p| {
                     let (ca, cb) = (p.coordinates(side, a.param, a.offset)?, p.coordinates(side, b.param, b.offset)?);
                     let mut meet = vec![];
+                    if p.runs[side.index()].problem.shape == Shape::RecurStore {
+                        let slots = p.slot(side, a.param, a.offset)?.zip(p.slot(side, b.param, b.offset)?);
+                        meet.extend(slots.map(|(own, other)| p.distinct_slots(side, &own, &other)));
+                    }
                     for (x, y) in ca.into_iter().zip(cb) {
                         meet.push(p.t.eq(x, y));
                     }

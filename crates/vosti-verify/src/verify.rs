@@ -7,6 +7,7 @@ use crate::equal::{At, Mode};
 use crate::premises::Premises;
 use crate::problem::{Axis, Problem, ProblemError};
 use crate::prover::{Access, Prover, Side};
+use crate::recur;
 use crate::solver::{Solver, SolverError};
 use crate::term::Term;
 use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble, Verdict};
@@ -206,6 +207,8 @@ fn promise(problem: &Problem) -> String {
         Premises::Attend { window: None, .. } => "causal".into(),
         Premises::AttendPart { splits, .. } => format!("causal, splits of {}", splits.size),
         Premises::AttendCombine { splits, .. } => format!("sum of splits of {}", splits.size),
+        Premises::RecurStore { page } => format!("exact effect, looks back {page}"),
+        Premises::RecurRead { page, .. } => format!("causal, page of {page} and the one before"),
     }
 }
 
@@ -249,6 +252,12 @@ fn claim(problem: &Problem) -> String {
                 "claim: if position p >= {size} is row x of run L and row y of run R, with {parts}[s, x] of L and {parts}[s, y] of R the same for each split s with s * {size} <= p, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever stands in other splits and rows; rows of {outs} at other positions are left alone"
             )
         }
+        Premises::RecurStore { page } => format!(
+            "claim: if position p is row x of run L and row y of run R, which {same}, and the entries at p - {page} <= j < p are the same after the two runs through each run's page table, the cells of p's entry get the same, finite values, whatever pages, chunks, other rows and other requests there are; only cells of live rows' entries are written, and no cell is read that is"
+        ),
+        Premises::RecurRead { page, .. } => format!(
+            "claim: if position p is row x of run L and row y of run R, which {same}, and the entries at p - {page} <= j <= p are the same through each run's page table, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever pages, chunks, other entries and other requests there are"
+        ),
         Premises::Attend { window, .. } => {
             let keys = window.map_or("0 <= j <= p".to_string(), |w| format!("p - {} < j <= p", extent(problem, &w)));
             format!(
@@ -366,7 +375,7 @@ fn relate(p: &mut Prover) -> Proof {
 
 /// Proves that two stores to the chosen cells store equal values. `apart` collects the roles for which two runs that really
 /// differ were found.
-fn relate_stores(p: &mut Prover, a: &Access, b: &Access, apart: &mut Vec<Role>) -> Proof {
+fn relate_stores<'k>(p: &mut Prover<'k, '_>, a: &Access<'k>, b: &Access<'k>, apart: &mut Vec<Role>) -> Proof {
     let role = p.runs[0].problem.buffers[a.param].role;
     let guards = [&a.guard[..], &b.guard[..]].concat();
     p.under(&guards, |p| {
@@ -386,7 +395,9 @@ fn relate_stores(p: &mut Prover, a: &Access, b: &Access, apart: &mut Vec<Role>) 
             p.depth += 1;
             let l = At::new(v, a.lanes.clone(), &a.site.env);
             let r = At::new(w, b.lanes.clone(), &b.site.env);
-            let result = p.equal(&l, &r, Mode::Exact);
+            let context = p.context.clone();
+            let result = recur::settled(p, a, b, [l, r]).and_then(|[l, r]| p.equal(&l, &r, Mode::Exact));
+            p.context = context;
             p.depth -= 1;
             result
         })
@@ -405,6 +416,9 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
     let l = p.coordinates(Side::L, a.param, a.offset)?;
     let r = p.coordinates(Side::R, b.param, b.offset)?;
     let mut facts = vec![];
+    if p.runs[0].problem.shape == Shape::RecurStore {
+        return recur::chosen_slots(p, a, b);
+    }
     let kv = p.runs[0].problem.shape == Shape::StoreKv;
     let role = p.runs[0].problem.buffers[a.param].role;
     // The place of the axis of rows.
@@ -528,6 +542,7 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
                 Premises::AttendPart { page, splits, .. } if early => (3 * page).min(splits.size - 1),
                 Premises::Attend { page, .. } | Premises::AttendPart { page, .. } => 3 * page,
                 Premises::AttendCombine { splits, .. } => splits.size,
+                Premises::RecurStore { page } | Premises::RecurRead { page, .. } => 3 * page,
                 Premises::Rowwise { .. } | Premises::StoreKv { .. } => 0,
             };
             let far = p.t.int(far);

@@ -347,8 +347,12 @@ impl World {
     }
 
     /// The condition that the contract names a role's cells of a row at `position`: that the row sees the first split alone,
-    /// or that it sees more. None where the contract names the cells of every row.
+    /// or that it sees more; of a state, that it is the last of its page. None where the contract names the cells of every row.
     pub fn named(&self, t: &mut Terms, shape: Shape, role: Role, position: Term) -> Option<Term> {
+        if let (Shape::RecurStore, Role::State(_), Some(page)) = (shape, role, self.premises.page()) {
+            let (place, last) = (t.rem(position, page), t.int(page - 1));
+            return Some(t.eq(place, last));
+        }
         let (early, splits) = shape.early_rows(role).zip(self.premises.splits())?;
         let end = t.int(splits.size);
         Some(if early { t.lt(position, end) } else { t.le(end, position) })

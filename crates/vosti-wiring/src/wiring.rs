@@ -218,6 +218,8 @@ impl<K: Kernel, F> Builder<K, F> {
                 Role::PageTable => Bound::Meta(Meta::PageTables),
                 Role::CacheK => Bound::CacheK(layer?.0),
                 Role::CacheV => Bound::CacheV(layer?.0),
+                // No cache group has pages with a state.
+                Role::Entry(_) | Role::State(_) => return Err(missing().into()),
                 Role::Scratch(i) => {
                     let none = (shape == Shape::Attend).then_some(Scratch::NONE);
                     let scratch = used.scratch.get(i).copied().or(none).ok_or_else(missing)?;

@@ -197,6 +197,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::CacheK | Role::CacheV => random(&mut rng, elem, pages * kv * page * d),
             Role::Scratch(2) => random(&mut rng, elem, states * d),
             Role::Scratch(_) => random(&mut rng, elem, states),
+            Role::Entry(_) | Role::State(_) => unreachable!("no kernel of the inventory has a state"),
         }
     });
     let buffers = buffers.collect();
