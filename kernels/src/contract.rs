@@ -227,24 +227,6 @@ impl Contract {
             (shape, _) => shape,
         }
     }
-
-    /// How many programs a launch has on each axis. An error if an expression has no value or a negative one.
-    pub fn grid(&self, spec: &Spec, extent: Extent) -> Result<[usize; 3], KernelError> {
-        let lookup = |name: &str| match (name, spec.constants.get(name)) {
-            ("rows", _) => i64::try_from(extent.rows).ok(),
-            ("tiles", _) => i64::try_from(extent.tiles).ok(),
-            ("length", _) => i64::try_from(extent.length).ok(),
-            (_, Some(Const::Int(value))) => Some(*value),
-            _ => None,
-        };
-        let mut grid = [1; 3];
-        for (axis, text) in self.grid.iter().enumerate() {
-            let programs = crate::expr::eval(text, &lookup)?;
-            grid[axis] = usize::try_from(programs)
-                .map_err(|_| KernelError::Expression { text: text.clone(), why: format!("{programs} programs") })?;
-        }
-        Ok(grid)
-    }
 }
 
 #[derive(Deserialize)]
@@ -426,7 +408,10 @@ mod tests {
         let contract = contract("# x = \"in 0\"\n# norm_w = \"weight 2 f32\"").unwrap();
         let spec = Spec { kernel: "k".into(), act: Dtype::Bf16, constants: [("BM".into(), Const::Int(4))].into() };
         assert_eq!((contract.params[1].role, contract.params[1].elem), (Role::Weight(2), Some(Dtype::F32)));
-        assert_eq!(contract.grid(&spec, Extent { rows: 9, tiles: 0, length: 0 }), Ok([3, 1, 1]));
+        assert_eq!(
+            crate::Grid::written(&contract, &spec).unwrap().at(Extent { rows: 9, tiles: 0, length: 0 }),
+            Ok([3, 1, 1])
+        );
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub enum KernelError {
     Unknown { kernel: String, name: String, takes: String },
     #[error("specialisations.toml does not give `{spec}` for target `{target}`: nothing says how it is compiled")]
     Foreign { spec: String, target: String },
+    #[error("{spec} was not admitted: the bundle has no text for it")]
+    NotAdmitted { spec: String },
     #[error("`{text}`: {why}")]
     Expression { text: String, why: String },
     #[error("the contract of kernel `{kernel}`: {why}")]

@@ -8,11 +8,13 @@
 //! heights, each is proved to give the bits of the lowest ([`stands_for`]), and the device chooses.
 //! Read next: [`mod@contract`], then `kernels/linear.py`.
 
+pub mod admitted;
 #[allow(missing_docs, reason = "`NumberKind::Dimension` says what its bounds are")]
 pub mod contract;
 pub mod dtype;
 pub mod error;
 pub mod expr;
+pub mod grid;
 pub mod inventory;
 pub mod quantised;
 pub mod request;
@@ -20,9 +22,11 @@ pub mod scores;
 pub mod spec;
 pub mod specialise;
 
+pub use admitted::{Admitted, Proved};
 pub use contract::{Contract, Extent, Number, NumberKind, Param, Role, Shape};
 pub use dtype::Dtype;
 pub use error::KernelError;
+pub use grid::{Grid, Programs};
 pub use inventory::{
     Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
 };

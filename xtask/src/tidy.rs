@@ -23,6 +23,7 @@ const RULES: &[Rule] = &[
     modules_say_what_they_are,
     files_are_short,
     no_device_knows_a_kernel,
+    only_admission_admits,
     trust_stands_in_the_seam,
     no_path_of_a_machine,
     nothing_is_left_undone,
@@ -109,6 +110,25 @@ fn no_device_knows_a_kernel(files: &[File]) -> Vec<String> {
         for (line, code) in code(file) {
             for word in words(code).filter(|word| kernels.contains(*word)) {
                 breaches.push(format!("{}:{line}: a device names the kernel {word}", file.path));
+            }
+        }
+    }
+    breaches
+}
+
+/// A device takes an `Admitted`. Whoever made one without a proof could run any text, so only admission makes them, and tests.
+fn only_admission_admits(files: &[File]) -> Vec<String> {
+    const MAKERS: &[&str] = &["Admitted::new(", "Admitted::unproved(", ".with_text("];
+    let may = |path: &str| {
+        let test = ["/tests/", "/examples/", "/benches/"].iter().any(|folder| path.contains(folder));
+        test || path.starts_with("crates/vosti-admission/") || path == "kernels/src/admitted.rs"
+    };
+    let mut breaches = Vec::new();
+    for file in rust(files).filter(|file| file.path.starts_with("crates/") || file.path.starts_with("kernels/")) {
+        for (line, code) in code(file) {
+            let made = MAKERS.iter().find(|maker| code.contains(**maker));
+            if let Some(maker) = made.filter(|_| !may(&file.path)) {
+                breaches.push(format!("{}:{line}: {maker} is for crates/vosti-admission and tests", file.path));
             }
         }
     }

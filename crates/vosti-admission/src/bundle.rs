@@ -10,8 +10,9 @@ use crate::{BundleError, launch_pair, op_contract};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use vosti_cuda::Image;
-use vosti_kernels::{Spec, ttir_hash};
+use vosti_kernels::{Admitted, Proved, Spec, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{CertificateError, Certificates, Problem, record};
@@ -91,12 +92,6 @@ impl Bundle {
         vosti_kernels::bind(self.ttir(&spec.text().to_string())?, spec)
     }
 
-    /// The bound TTIR of every kernel of the plan, by specialisation, as devices take it. Kernels without a text are left out.
-    pub fn texts(&self, plan: &ModelPlan) -> HashMap<String, String> {
-        let specs = vosti_model::plan::specs(plan).into_iter();
-        specs.filter_map(|spec| Some((spec.to_string(), self.bound(&spec)?.into_owned()))).collect()
-    }
-
     /// The bundle's name in messages: its folder, or `this binary's kernels`.
     pub fn origin(&self) -> String {
         self.folder.as_ref().map_or_else(|| "this binary's kernels".into(), |folder| folder.display().to_string())
@@ -115,8 +110,9 @@ impl Bundle {
 
     /// Refuses a plan unless each op is discharged: each of its launches has a kernel with a fresh certificate for the text
     /// that will run, and the contract, or two launches' contracts together, is the op's. Machine code must be compiled from
-    /// that text too. The error names the kernel and the op.
-    pub fn admit(&self, plan: &ModelPlan) -> Result<(), BundleError> {
+    /// that text too. The error names the kernel and the op. A device runs what this returns and nothing else.
+    pub fn admit(&self, plan: &ModelPlan) -> Result<Admitted, BundleError> {
+        let mut kernels = BTreeMap::new();
         let mut problems: HashMap<String, Problem> = HashMap::new();
         for (index, op) in plan.program.ops.iter().enumerate() {
             let binding = plan.bindings.get(op.uses().binding as usize);
@@ -134,7 +130,7 @@ impl Bundle {
                 why,
             };
             let scratch = binding.map_or(&[][..], |binding| &binding.scratch);
-            let mut kernels = vec![];
+            let mut first_of = vec![];
             for (launch, stage) in launches.iter().zip(stages) {
                 let first = launch.spec.to_string();
                 for spec in launch.specs() {
@@ -148,7 +144,8 @@ impl Bundle {
                     let bound = op_contract::Bound { stage: *stage, bound, weights, scratch };
                     op_contract::check(&plan.program, op, &problems[&kernel], &bound)
                         .map_err(|why| misfit(&kernel, why))?;
-                    op_contract::grid(&problems[&kernel], spec).map_err(|why| misfit(&kernel, why))?;
+                    let proved = self.proved(spec, &problems[&kernel]).map_err(|why| misfit(&kernel, why))?;
+                    kernels.insert(spec.clone(), Arc::new(proved));
                     if kernel != first {
                         self.stands_for(&spec.text().to_string(), &problems[&first])
                             .and_then(|()| op_contract::same_numbers(&launch.spec, spec))
@@ -156,13 +153,20 @@ impl Bundle {
                     }
                     self.compiled(spec).map_err(|why| misfit(&kernel, why))?;
                 }
-                kernels.push(first);
+                first_of.push(first);
             }
-            if let [first, second] = &kernels[..] {
+            if let [first, second] = &first_of[..] {
                 launch_pair::check(&problems[first], &problems[second]).map_err(|why| misfit(second, why))?;
             }
         }
-        Ok(())
+        Ok(Admitted::new(plan.bindings.clone(), kernels))
+    }
+
+    /// What a device needs of a proved kernel.
+    fn proved(&self, spec: &Spec, problem: &Problem) -> Result<Proved, String> {
+        let contract = vosti_kernels::contract(&spec.kernel).map_err(|error| error.to_string())?.clone();
+        let text = self.bound(spec).ok_or("its text does not take its dimensions")?.into_owned();
+        Ok(Proved { text, contract, grid: op_contract::grid(problem)? })
     }
 
     /// Refuses a kernel that is not proved to give the bits of the one in whose place it may run.

@@ -35,7 +35,7 @@ fn halves() -> (Problem, Problem) {
 }
 
 #[track_caller]
-fn refused<E: std::fmt::Display>(result: Result<(), E>, part: &str) {
+fn refused<T, E: std::fmt::Display>(result: Result<T, E>, part: &str) {
     let Err(why) = result else { panic!("it must be refused: {part}") };
     assert!(why.to_string().contains(part), "{part:?} is not in {why}");
 }

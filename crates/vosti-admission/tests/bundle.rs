@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use vosti_admission::manifest::{File, Kernel, Manifest, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
 use vosti_core::{BufferDecl, Dtype, Op};
-use vosti_kernels::{Const, Scratch, Spec, specialise};
+use vosti_kernels::{Admitted, Const, Scratch, Spec, specialise};
 use vosti_model::{ModelPlan, Recipe, Target};
 use vosti_verify::certificate::Probed;
 use vosti_verify::{Assumption, Certificate, CertificateError};
@@ -42,7 +42,7 @@ fn first_of(plan: &mut ModelPlan, index: usize) -> &mut Spec {
 }
 
 /// One line that names the kernel.
-fn refused(result: Result<(), BundleError>, parts: &[&str]) {
+fn refused<T: std::fmt::Debug>(result: Result<T, BundleError>, parts: &[&str]) {
     let message = result.expect_err("it must be refused").to_string();
     assert!(!message.contains('\n'), "{message}");
     for part in parts {
@@ -419,7 +419,10 @@ fn a_bundle_in_a_folder_is_what_was_written_and_for_that_model_only() {
     assert_eq!(read.manifest(), Some(&written));
     read.admit(&plan).unwrap();
     read.check_origin(&files(), "cpu", &plan).unwrap();
-    assert_eq!(read.texts(&plan), bundle().texts(&plan));
+    let specs = vosti_model::plan::specs(&plan);
+    let admitted = [&read, &bundle()].map(|bundle| bundle.admit(&plan).unwrap());
+    let text = |of: &Admitted, spec| of.kernel(spec).unwrap().text.clone();
+    assert!(specs.iter().all(|spec| text(&admitted[0], spec) == text(&admitted[1], spec)));
 
     let other = Model { hash: "2".repeat(64), ..files() };
     refused(read.check_origin(&other, "cpu", &plan), &["another model", "vosti prepare"]);

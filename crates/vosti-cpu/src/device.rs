@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_kernels::{Binding, KernelError};
+use vosti_kernels::{Admitted, KernelError};
 use vosti_tile::LiftError;
 use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
@@ -65,8 +65,6 @@ pub struct Config {
     pub poison: Option<u64>,
     /// The form in which quantised weights are kept.
     pub storage: Storage,
-    /// TTIR by specialisation, in place of the checked-in text: the texts that a bundle admits, or a test's.
-    pub ttir: Option<HashMap<String, String>>,
     /// Shared with other devices of the same model: weights are loaded once for all.
     pub weights: Option<Arc<WeightCache>>,
 }
@@ -84,7 +82,6 @@ impl Config {
             isa: None,
             poison: None,
             storage: Storage::AsTheyCome,
-            ttir: None,
             weights: None,
         }
     }
@@ -94,10 +91,6 @@ impl Config {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum CpuError {
-    #[error(
-        "no TTIR is checked in for {spec}: list its text in crates/vosti-model/src/inventory.rs and run `cargo xtask ttir`"
-    )]
-    Ttir { spec: String },
     #[error("{spec}: {error}")]
     Lift { spec: String, error: LiftError },
     #[error("parameter `{param}` of {spec} {what}")]
@@ -133,12 +126,12 @@ impl CpuDevice {
     /// [`CpuDevice::new`], other than running out of memory.
     pub fn needs(
         program: &Program,
-        bindings: &[Binding],
+        admitted: &Admitted,
         weights: &dyn Weights,
         config: &Config,
     ) -> Result<Needs, CpuError> {
         let isa = config.isa.unwrap_or_else(Isa::detect);
-        Draft::new(program, bindings, config, isa)?.needs(program, weights, config)
+        Draft::new(program, admitted, config, isa)?.needs(program, weights, config)
     }
 
     /// Compiles the program's kernels, loads its weights one at a time and allocates everything else. Errors: a kernel without
@@ -146,13 +139,13 @@ impl CpuDevice {
     /// premises of its proof, too little memory.
     pub fn new(
         program: &Program,
-        bindings: &[Binding],
+        admitted: &Admitted,
         weights: &dyn Weights,
         config: Config,
     ) -> Result<Self, CpuError> {
         let isa = config.isa.unwrap_or_else(Isa::detect);
         let outputs = outputs(program)?;
-        let wiring = wire(program, bindings, weights, &config, isa)?;
+        let wiring = wire(program, admitted, weights, &config, isa)?;
         let mut params = Vec::new();
         let mut launches = Vec::new();
         for (wired, waits) in wiring.launches.iter().zip(&wiring.waits) {
@@ -234,7 +227,7 @@ impl CpuDevice {
             ready.grid = match known.get(&key) {
                 Some(grid) => *grid,
                 None => {
-                    let grid = compiled.contract.grid(&compiled.spec, extent)?;
+                    let grid = compiled.proved.grid.at(extent)?;
                     known.insert(key, grid);
                     grid
                 }

@@ -4,9 +4,10 @@
 //! Read next: [`crate::wiring`], which makes the buffers.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use vosti_core::Program;
-use vosti_kernels::Binding;
+use vosti_kernels::{Admitted, Proved, Spec};
 use vosti_tile::Scalar;
 use vosti_wiring::{Bound, WiringError, image};
 
@@ -47,8 +48,9 @@ pub struct WeightOutline {
 }
 
 impl Draft {
-    pub fn new(program: &Program, bindings: &[Binding], config: &Config, isa: Isa) -> Result<Self, CpuError> {
-        let wired = vosti_wiring::wire(program, bindings, config.rows_max, |spec| compiled(spec, config, isa))?;
+    pub fn new(program: &Program, admitted: &Admitted, config: &Config, isa: Isa) -> Result<Self, CpuError> {
+        let load = |spec: &Spec| compiled(spec, admitted.kernel(spec)?, config, isa);
+        let wired = vosti_wiring::wire(program, &admitted.bindings, config.rows_max, load)?;
         let layouts = layouts(&wired);
         Ok(Self { wired, encodes: micro::kernels(isa).encode, layouts })
     }
@@ -156,23 +158,16 @@ impl Draft {
     }
 }
 
-fn compiled(spec: &vosti_kernels::Spec, config: &Config, isa: Isa) -> Result<Compiled, CpuError> {
-    let name = spec.to_string();
-    let given = config.ttir.as_ref().and_then(|overrides| overrides.get(&name));
-    let text = match given {
-        Some(text) => text.into(),
-        None => vosti_kernels::ttir(spec).ok_or_else(|| CpuError::Ttir { spec: name.clone() })?,
-    };
-    let kernel = vosti_tile::lift(&text).map_err(|error| CpuError::Lift { spec: name.clone(), error })?;
+fn compiled(spec: &Spec, proved: &Arc<Proved>, config: &Config, isa: Isa) -> Result<Compiled, CpuError> {
+    let kernel = vosti_tile::lift(&proved.text).map_err(|error| CpuError::Lift { spec: spec.to_string(), error })?;
     // Folding makes the plan that of a kernel whose dimensions are constants.
     let kernel = vosti_tile::fold(&kernel);
-    let contract = vosti_kernels::contract(&spec.kernel)?;
-    vosti_wiring::signature(&kernel, contract, spec)?;
+    vosti_wiring::signature(&kernel, &proved.contract, spec)?;
     let plan = match config.mode {
         Mode::Plain => None,
         Mode::Fast => compile(&kernel, isa).ok(),
     };
-    Ok(Compiled { spec: spec.clone(), contract, kernel, plan })
+    Ok(Compiled { spec: spec.clone(), proved: proved.clone(), kernel, plan })
 }
 
 /// The layout that each buffer's first dot wants.

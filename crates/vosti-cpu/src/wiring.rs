@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use vosti_core::Program;
-use vosti_kernels::{Binding, Contract, Role, Spec};
+use vosti_kernels::{Admitted, Contract, Proved, Role, Spec};
 use vosti_tile::{Kernel, Scalar};
 use vosti_wiring::{Bound, Ints, Metadata, Wired, caches};
 
@@ -24,7 +24,7 @@ use crate::weights::{Buffer, Weights};
 /// A lifted specialisation.
 pub struct Compiled {
     pub spec: Spec,
-    pub contract: &'static Contract,
+    pub proved: Arc<Proved>,
     pub kernel: Kernel,
     /// None: the kernel is interpreted.
     pub plan: Option<Plan>,
@@ -36,7 +36,7 @@ impl vosti_wiring::Kernel for Compiled {
     }
 
     fn contract(&self) -> &Contract {
-        self.contract
+        &self.proved.contract
     }
 
     fn elem(&self, param: usize) -> Scalar {
@@ -67,12 +67,12 @@ pub struct Wiring {
 /// Binds a program's launches to buffers, and allocates and fills these.
 pub fn wire(
     program: &Program,
-    bindings: &[Binding],
+    admitted: &Admitted,
     weights: &dyn Weights,
     config: &Config,
     isa: Isa,
 ) -> Result<Wiring, CpuError> {
-    let draft = Draft::new(program, bindings, config, isa)?;
+    let draft = Draft::new(program, admitted, config, isa)?;
     let wired = &draft.wired;
     let waits = waits(wired);
     let mut arena = Arena::default();
@@ -128,7 +128,7 @@ fn waits(wired: &vosti_wiring::Wiring<Compiled>) -> Vec<bool> {
     let (mut read, mut written): (HashSet<Bound>, HashSet<Bound>) = Default::default();
     let mut waits = Vec::with_capacity(wired.launches.len());
     for launch in &wired.launches {
-        let contract = &wired.kernels[launch.kernel].contract;
+        let contract = &wired.kernels[launch.kernel].proved.contract;
         let writes: Vec<Bound> = launch
             .params
             .iter()
@@ -210,7 +210,7 @@ impl Wiring {
                 lies.push(Lies {
                     bytes: first..end,
                     divisibility: compiled.kernel.params[i].divisibility as usize,
-                    may_be_written: may_write(compiled.contract.params[i].role),
+                    may_be_written: may_write(compiled.proved.contract.params[i].role),
                     written: compiled.plan.as_ref().is_some_and(|plan| plan.written[i]),
                 });
             }

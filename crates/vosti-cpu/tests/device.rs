@@ -11,7 +11,7 @@ use vosti_core::{
 use vosti_cpu::isa::Isa;
 use vosti_cpu::storage::exponents;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
-use vosti_kernels::{Binding, Const, Role, Spec, capped, scores, specialise};
+use vosti_kernels::{Admitted, Binding, Const, Role, Spec, capped, scores, specialise};
 
 struct Random(Dtype);
 
@@ -179,11 +179,19 @@ type Engine = Core<CpuDevice, Keep>;
 const STORAGE: [Storage; 2] = [Storage::Expanded, Storage::AsTheyCome];
 
 fn engine(act: Dtype, change: impl FnOnce(&mut Config)) -> Engine {
-    let (program, bindings) = program(act);
+    engine_of(&admitted(act), act, change)
+}
+
+fn engine_of(admitted: &Admitted, act: Dtype, change: impl FnOnce(&mut Config)) -> Engine {
+    let (program, _) = program(act);
     let mut config = Config::new(160, 8, vec![40], 1);
     change(&mut config);
-    let device = CpuDevice::new(&program, &bindings, &Random(act), config).unwrap();
+    let device = CpuDevice::new(&program, admitted, &Random(act), config).unwrap();
     Core::new(device, Keep, program).unwrap()
+}
+
+fn admitted(act: Dtype) -> Admitted {
+    Admitted::unproved(&program(act).1).unwrap()
 }
 
 fn admit(core: &mut Engine, length: usize, seed: u32) -> RequestId {
@@ -306,8 +314,8 @@ fn editing_one_operation_changes_the_output_of_both_modes() {
         let spec = bindings.iter().flat_map(|b| &b.launches).map(|l| &l.spec).find(|s| s.kernel == kernel).unwrap();
         let text = vosti_kernels::ttir(spec).unwrap();
         assert!(text.contains(from), "{kernel}");
-        let edited = HashMap::from([(spec.to_string(), text.replacen(from, to, 1))]);
-        let with = |mode| alone(&mut engine(Dtype::Bf16, |c| (c.mode, c.ttir) = (mode, Some(edited.clone()))));
+        let edited = admitted(Dtype::Bf16).with_text(spec, &text.replacen(from, to, 1));
+        let with = |mode| alone(&mut engine_of(&edited, Dtype::Bf16, |c| c.mode = mode));
         let (fast, plain) = (with(Mode::Fast), with(Mode::Plain));
         assert!(fast == plain, "{kernel}");
         assert!(fast != want, "{kernel}");
@@ -428,10 +436,10 @@ fn weights_kept_in_blocks_give_the_bits_of_their_expansion() {
     let isas = Isa::tried();
     for format in vosti_kernels::quantised::FORMATS.iter().filter(|format| !format.two_levels()) {
         let engine = |isa, mode, storage, threads| {
-            let (program, bindings) = program(Dtype::Bf16);
+            let (program, _) = program(Dtype::Bf16);
             let mut config = Config::new(160, 8, vec![40], threads);
             (config.isa, config.mode, config.storage, config.poison) = (Some(isa), mode, storage, Some(3));
-            let device = CpuDevice::new(&program, &bindings, &InBlocks(format), config).unwrap();
+            let device = CpuDevice::new(&program, &admitted(Dtype::Bf16), &InBlocks(format), config).unwrap();
             Core::new(device, Keep, program).unwrap()
         };
         let mut expanded = engine(Isa::detect(), Mode::Fast, Storage::Expanded, 2);
@@ -453,11 +461,11 @@ fn what_weights_will_take_is_known_before_they_are_read() {
     let isas = Isa::tried();
     for format in vosti_kernels::quantised::FORMATS.iter().filter(|format| !format.two_levels()) {
         for (isa, storage) in isas.iter().flat_map(|isa| [(isa, Storage::AsTheyCome), (isa, Storage::Expanded)]) {
-            let (program, bindings) = program(Dtype::Bf16);
+            let ((program, _), admitted) = (program(Dtype::Bf16), admitted(Dtype::Bf16));
             let mut config = Config::new(160, 8, vec![40], 1);
             (config.isa, config.storage) = (Some(*isa), storage);
-            let needs = CpuDevice::needs(&program, &bindings, &InBlocks(format), &config).unwrap();
-            let device = CpuDevice::new(&program, &bindings, &InBlocks(format), config).unwrap();
+            let needs = CpuDevice::needs(&program, &admitted, &InBlocks(format), &config).unwrap();
+            let device = CpuDevice::new(&program, &admitted, &InBlocks(format), config).unwrap();
             let (told, taken) = (needs.weights, device.bytes().0 as u64);
             match storage {
                 Storage::Expanded => assert_eq!(told, taken, "{} {isa:?}", format.name),
@@ -473,9 +481,10 @@ fn what_weights_will_take_is_known_before_they_are_read() {
 #[test]
 fn a_program_without_best_tokens_is_refused() {
     let refused = |change: fn(&mut Program)| {
-        let (mut program, bindings) = program(Dtype::Bf16);
+        let (mut program, _) = program(Dtype::Bf16);
         change(&mut program);
-        let device = CpuDevice::new(&program, &bindings, &Random(Dtype::Bf16), Config::new(8, 8, vec![1], 1));
+        let device =
+            CpuDevice::new(&program, &admitted(Dtype::Bf16), &Random(Dtype::Bf16), Config::new(8, 8, vec![1], 1));
         let error = device.map(drop).unwrap_err().to_string();
         assert!(error.contains("by one op that reads nothing else and writes one number"), "{error}");
     };

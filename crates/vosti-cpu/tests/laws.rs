@@ -3,24 +3,25 @@
 mod programs;
 
 use programs::{OVERFLOWING, Random, VOCAB, attending, rowwise};
-use std::collections::HashMap;
 use vosti_core::Program;
 use vosti_cpu::{Config, CpuDevice};
 use vosti_engine::laws::{self, Bench, Subject, Verdict};
-use vosti_kernels::{Binding, Spec};
+use vosti_kernels::{Admitted, Binding, Spec};
 
 fn subject() -> Subject<CpuDevice> {
-    with_ttir(None)
+    with_texts(&[])
 }
 
-/// The subject, with the TTIR of some specialisations edited.
-fn with_ttir(ttir: Option<HashMap<String, String>>) -> Subject<CpuDevice> {
+/// The subject, with other texts for some specialisations.
+fn with_texts(edited: &[(&Spec, String)]) -> Subject<CpuDevice> {
     let bench = |(program, bindings): (Program, Vec<Binding>)| {
-        let (made, ttir) = (program.clone(), ttir.clone());
+        let made = program.clone();
+        let admitted = Admitted::unproved(&bindings).unwrap();
+        let admitted = edited.iter().fold(admitted, |admitted, (spec, text)| admitted.with_text(spec, text));
         let device = move || {
             // Lanes that nothing defines are filled with NaN, infinities and random bits.
-            let config = Config { poison: Some(5), ttir: ttir.clone(), ..Config::new(200, 180, vec![8, 8], 2) };
-            Ok(CpuDevice::new(&made, &bindings, &Random, config).unwrap())
+            let config = Config { poison: Some(5), ..Config::new(200, 180, vec![8, 8], 2) };
+            Ok(CpuDevice::new(&made, &admitted, &Random, config).unwrap())
         };
         Bench { program, device: Box::new(device) }
     };
@@ -57,11 +58,11 @@ fn an_edited_kernel_breaks_a_law() {
         ("attend_combine", "tt.addptr %tile_row,", "tt.addptr %tile_pos,", laws::stored_rows_are_found_again),
     ];
     let (_, bindings) = attending();
-    let specs = || bindings.iter().flat_map(|binding| &binding.launches).map(|launch| &launch.spec);
     for (kernel, from, to, law) in edits {
-        let edit = |spec: &Spec| (spec.to_string(), vosti_kernels::ttir(spec).unwrap().replace(from, to));
-        let edited: HashMap<String, String> = specs().filter(|spec| spec.kernel == kernel).map(edit).collect();
-        assert!(edited.values().all(|text| text.contains(to)), "{kernel} has no {from}");
-        assert!(law(&with_ttir(Some(edited))).is_err(), "no law sees {to} in {kernel}");
+        let specs = bindings.iter().flat_map(|binding| &binding.launches).map(|launch| &launch.spec);
+        let edit = |spec| (spec, vosti_kernels::ttir(spec).unwrap().replace(from, to));
+        let edited: Vec<_> = specs.filter(|spec| spec.kernel == kernel).map(edit).collect();
+        assert!(edited.iter().all(|(_, text)| text.contains(to)), "{kernel} has no {from}");
+        assert!(law(&with_texts(&edited)).is_err(), "no law sees {to} in {kernel}");
     }
 }

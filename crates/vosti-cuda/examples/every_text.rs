@@ -111,7 +111,7 @@ impl Found {
     fn note(&mut self, arch: Arch, spec: &Spec, compiled: Result<Artifact, CudaError>) {
         self.kernels += 1;
         let level = compiled.as_ref().map_or(3, |artifact| artifact.metadata.ptxas_level);
-        let inspected = compiled.and_then(|artifact| inspect(&artifact, arch));
+        let inspected = compiled.and_then(|artifact| inspect(&artifact, vosti_kernels::contract(&spec.kernel)?, arch));
         match inspected {
             Ok(facts) => self.passed(arch, spec, &facts, level),
             Err(error) => self.wrong.push(format!("{spec}: {error}")),

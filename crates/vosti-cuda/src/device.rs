@@ -21,7 +21,7 @@ use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_kernels::{Binding, Extent};
+use vosti_kernels::{Admitted, Extent};
 use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, outputs, wire};
 
 /// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are
@@ -146,13 +146,13 @@ impl<D: Driver> CudaDevice<D> {
         driver: D,
         target: &str,
         program: &Program,
-        bindings: &[Binding],
+        admitted: &Admitted,
         images: &BTreeMap<String, Image>,
         source: &dyn Weights,
         config: Config,
     ) -> Result<Self, CudaError> {
         let (rows, context) = (config.rows_max, program.context);
-        let made = Self::make(driver, target, program, bindings, images, source, config);
+        let made = Self::make(driver, target, program, admitted, images, source, config);
         // The count was enough, and an allocation failed: another process took memory, or memory is fragmented.
         made.map_err(|error| match error {
             CudaError::Driver(source @ DriverError::Memory { .. }) => CudaError::Full { source, rows, context },
@@ -164,18 +164,18 @@ impl<D: Driver> CudaDevice<D> {
         mut driver: D,
         target: &str,
         program: &Program,
-        bindings: &[Binding],
+        admitted: &Admitted,
         images: &BTreeMap<String, Image>,
         source: &dyn Weights,
         config: Config,
     ) -> Result<Self, CudaError> {
         let arch = fitting(target, driver.about())?;
-        let wiring = wire(program, bindings, config.rows_max, |spec| {
-            let spec = spec.to_string();
-            let image = images.get(&spec).ok_or(CudaError::NotInBundle { spec })?;
-            Code::load(&mut driver, image, arch)
+        let wiring = wire(program, &admitted.bindings, config.rows_max, |spec| {
+            let name = spec.to_string();
+            let image = images.get(&name).ok_or(CudaError::NotInBundle { spec: name })?;
+            Code::load(&mut driver, image, admitted.kernel(spec)?, arch)
         })?;
-        alike(bindings, |spec| images.get(&spec.to_string()))?;
+        alike(&admitted.bindings, |spec| images.get(&spec.to_string()))?;
         let image = vosti_wiring::image(program, &wiring.tilings, config.rows_max, config.selected_max)?;
         let step = Step::new(&mut driver, image)?;
         let weights = match &config.weights {

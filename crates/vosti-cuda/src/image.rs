@@ -6,7 +6,7 @@ use crate::error::CudaError;
 use crate::execute::Executed;
 use crate::inspect::{Facts, inspect, interchangeable};
 use serde::{Deserialize, Serialize};
-use vosti_kernels::{Binding, Spec, ttir_hash};
+use vosti_kernels::{Binding, Contract, Spec, ttir_hash};
 
 /// The record beside a cubin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +38,8 @@ pub struct Image {
 
 impl Image {
     /// Checks a compiled kernel ([`inspect`](crate::inspect())). Error: the reason to refuse it.
-    pub fn of(artifact: Artifact, arch: Arch) -> Result<Image, CudaError> {
-        let facts = inspect(&artifact, arch)?;
+    pub fn of(artifact: Artifact, contract: &Contract, arch: Arch) -> Result<Image, CudaError> {
+        let facts = inspect(&artifact, contract, arch)?;
         let record = Record { hashes: artifact.hashes(), metadata: artifact.metadata, facts, executed: None };
         Ok(Image { spec: artifact.spec, ttir: artifact.ttir, cubin: artifact.cubin, record })
     }

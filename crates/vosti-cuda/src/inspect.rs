@@ -66,10 +66,9 @@ pub struct Reduction {
     pub tile: String,
 }
 
-/// Runs every check. Error: the first reason to refuse the kernel.
-pub fn inspect(artifact: &Artifact, arch: Arch) -> Result<Facts, CudaError> {
+/// Runs every check of a kernel with this contract. Error: the first reason to refuse the kernel.
+pub fn inspect(artifact: &Artifact, contract: &Contract, arch: Arch) -> Result<Facts, CudaError> {
     let spec = &artifact.spec;
-    let contract = vosti_kernels::contract(&spec.kernel)?;
     examine(artifact, arch, contract).map_err(|refusal| CudaError::Refused {
         spec: spec.to_string(),
         target: format!("cuda-{arch}"),

@@ -8,7 +8,8 @@ use crate::driver::{Address, Call, Driver, Function};
 use crate::error::{CudaError, Refusal};
 use crate::image::Image;
 use crate::inspect::{SCRATCH_PARAMS, launchable};
-use vosti_kernels::{Contract, Extent, Spec};
+use std::sync::Arc;
+use vosti_kernels::{Contract, Extent, Proved, Spec};
 use vosti_tile::Scalar;
 
 /// Shared memory that a block may have by default, in bytes: static and dynamic together.
@@ -39,8 +40,8 @@ pub struct Premise {
 pub struct Code {
     /// The kernel and its specialisation.
     pub spec: Spec,
-    /// The kernel's contract, which has the roles of parameters and the grid.
-    pub contract: &'static Contract,
+    /// The contract, which has the roles of parameters, and the grid.
+    pub proved: Arc<Proved>,
     /// One for each parameter, in signature order.
     pub premises: Vec<Premise>,
     /// Global scratch, then the profiler's.
@@ -56,7 +57,7 @@ impl vosti_wiring::Kernel for Code {
     }
 
     fn contract(&self) -> &Contract {
-        self.contract
+        &self.proved.contract
     }
 
     fn elem(&self, param: usize) -> Scalar {
@@ -67,7 +68,7 @@ impl vosti_wiring::Kernel for Code {
 impl Code {
     /// Loads an image. Errors: the image is for another device, the driver's facts differ from the compiler's, or the kernel
     /// needs a feature that the launcher does not support.
-    pub fn load(driver: &mut dyn Driver, image: &Image, arch: Arch) -> Result<Code, CudaError> {
+    pub fn load(driver: &mut dyn Driver, image: &Image, proved: &Arc<Proved>, arch: Arch) -> Result<Code, CudaError> {
         let spec = &image.spec;
         let refused = |refusal| CudaError::Refused { spec: spec.to_string(), target: format!("cuda-{arch}"), refusal };
         let (metadata, facts) = (&image.record.metadata, &image.record.facts);
@@ -76,7 +77,10 @@ impl Code {
             let found = metadata.target.clone();
             return Err(refused(Refusal::Assembled { found, wanted: arch.assembled() }));
         }
-        let contract = vosti_kernels::contract(&spec.kernel)?;
+        if image.ttir != proved.text {
+            return Err(CudaError::Stale { spec: spec.to_string(), what: "was compiled from another TTIR" });
+        }
+        let contract = &proved.contract;
         let kernel = vosti_tile::lift(&image.ttir).map_err(|error| refused(Refusal::Ttir(error.to_string())))?;
         vosti_wiring::signature(&kernel, contract, spec)?;
         let wanted = contract.params.len() + SCRATCH_PARAMS;
@@ -109,7 +113,7 @@ impl Code {
         Ok(Code {
             spec: spec.clone(),
             premises: kernel.params.iter().map(premise).collect(),
-            contract,
+            proved: proved.clone(),
             scratch: [
                 Scratch { bytes: metadata.global_scratch_size, align: metadata.global_scratch_align },
                 Scratch { bytes: metadata.profile_scratch_size, align: metadata.profile_scratch_align },
@@ -135,7 +139,7 @@ impl Code {
         }
         for (i, premise) in self.premises.iter().enumerate() {
             if pointers[i] == 0 || !pointers[i].is_multiple_of(premise.divisibility) {
-                let name = &self.contract.params[i].name;
+                let name = &self.proved.contract.params[i].name;
                 return Err(self.refused(format!("`{name}` at {:#x}", pointers[i])));
             }
         }
@@ -161,6 +165,6 @@ impl Code {
 
     /// Programs on each axis of a launch for this extent.
     pub fn grid(&self, extent: Extent) -> Result<[usize; 3], CudaError> {
-        Ok(self.contract.grid(&self.spec, extent)?)
+        Ok(self.proved.grid.at(extent)?)
     }
 }

@@ -14,7 +14,7 @@ use vosti_cuda::{
     Arch, Config, Cuda, CudaDevice, CudaError, Image, Pages, TensorData, WeightCache, WeightError, Weights,
 };
 use vosti_engine::{Engine, Policy, Request, Sampling, SamplingParams};
-use vosti_kernels::{Extent, parse_stem};
+use vosti_kernels::{Admitted, Binding, Extent, Proved, parse_stem};
 use vosti_model::ModelPlan;
 
 /// Weights of one element: launches do not depend on them.
@@ -40,13 +40,17 @@ fn dry() -> StandIn {
     driver
 }
 
+fn admitted(plan: &ModelPlan) -> Admitted {
+    Admitted::unproved(&plan.bindings).unwrap()
+}
+
 fn device(
     driver: StandIn,
     plan: &ModelPlan,
     images: &BTreeMap<String, Image>,
 ) -> Result<CudaDevice<StandIn>, CudaError> {
     let config = Config::new(128, 128, vec![4]);
-    CudaDevice::new(driver, TARGET, &plan.program, &plan.bindings, images, &Nothing, config)
+    CudaDevice::new(driver, TARGET, &plan.program, &admitted(plan), images, &Nothing, config)
 }
 
 /// Making the device, a step of three prompts, a decode step that is recorded with room for four and one that is replayed.
@@ -219,7 +223,7 @@ fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     let plan = smol();
     let config = Config::new(6, 6, vec![6]);
     let images = images(&plan);
-    let device = CudaDevice::new(dry(), TARGET, &plan.program, &plan.bindings, &images, &Nothing, config).unwrap();
+    let device = CudaDevice::new(dry(), TARGET, &plan.program, &admitted(&plan), &images, &Nothing, config).unwrap();
     let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
     for _ in 0..5 {
         engine.submit(Request::new(vec![1], Sampling::greedy(3))).unwrap();
@@ -278,7 +282,7 @@ fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
     for (says, change) in cases {
         let mut image = linear();
         change(&mut image);
-        let message = Code::load(&mut dry(), &image, Arch::Sm90).map(drop).unwrap_err().to_string();
+        let message = Code::load(&mut dry(), &image, &proved(), Arch::Sm90).map(drop).unwrap_err().to_string();
         assert!(message.contains(says), "{says}: {message}");
     }
 }
@@ -290,14 +294,21 @@ fn shared_memory_that_is_in_the_code_counts_when_more_is_asked_for() {
     for (fixed, asked) in [(0, false), (16, true)] {
         let (mut driver, mut image) = (dry(), linear());
         (driver.attributes.shared_static, image.record.metadata.shared) = (fixed, 48 << 10);
-        let code = Code::load(&mut driver, &image, Arch::Sm90).unwrap();
+        let code = Code::load(&mut driver, &image, &proved(), Arch::Sm90).unwrap();
         code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS).unwrap();
         assert_eq!(driver.log().iter().any(|line| line.starts_with("allow")), asked);
     }
 }
 
+const LINEAR: &str = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
+
 fn linear() -> Image {
-    image(&parse_stem("linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1").unwrap())
+    image(&parse_stem(LINEAR).unwrap())
+}
+
+fn proved() -> Arc<Proved> {
+    let spec = parse_stem(LINEAR).unwrap();
+    Admitted::unproved(&[Binding::one(spec.clone(), BTreeMap::new())]).unwrap().kernel(&spec).unwrap().clone()
 }
 
 /// Four parameters and two for scratch.
@@ -306,7 +317,7 @@ const POINTERS: [u64; 6] = [0x1000, 0x2000, 0x3000, 0x4000, 0, 0];
 #[test]
 fn the_premises_of_the_code_are_checked_at_every_launch() {
     let mut driver = dry();
-    let mut code = Code::load(&mut driver, &linear(), Arch::Sm90).unwrap();
+    let mut code = Code::load(&mut driver, &linear(), &proved(), Arch::Sm90).unwrap();
     let rows = |rows| Extent { rows, tiles: 0, length: 0 };
     let mut launch = |code: &Code, pointers: &[u64], extent| code.launch(&mut driver, extent, pointers);
     launch(&code, &POINTERS, rows(9)).unwrap();
@@ -385,7 +396,7 @@ fn the_pool_takes_what_is_free_and_says_so_if_that_is_nothing() {
         let mut driver = dry();
         driver.free = free;
         let config = Config { pages, ..Config::new(128, 128, vec![]) };
-        CudaDevice::new(driver, TARGET, &plan.program, &plan.bindings, &images, &Nothing, config)
+        CudaDevice::new(driver, TARGET, &plan.program, &admitted(&plan), &images, &Nothing, config)
     };
     let fill = |free| with(free, Pages::Fill { percent: 90 });
     let taken = |device: &CudaDevice<StandIn>| {
@@ -415,7 +426,7 @@ fn devices_of_one_model_share_its_weights() {
     let make = || {
         let config = Config { weights: Some(weights.clone()), ..Config::new(8, 8, vec![1]) };
         let driver = driver.another().unwrap();
-        CudaDevice::new(driver, TARGET, &plan.program, &plan.bindings, &images, &Nothing, config).unwrap()
+        CudaDevice::new(driver, TARGET, &plan.program, &admitted(&plan), &images, &Nothing, config).unwrap()
     };
     let uploads = || driver.log().iter().filter(|line| line.starts_with("upload")).count();
     let first = make();

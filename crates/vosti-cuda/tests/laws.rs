@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use vosti_core::Program;
 use vosti_cuda::{Config, CudaDevice};
 use vosti_engine::laws::{self, Bench, Subject};
-use vosti_kernels::Binding;
+use vosti_kernels::{Admitted, Binding};
 
 fn subject() -> Subject<CudaDevice<StandIn>> {
     with_flaw(Flaw::None)
@@ -21,11 +21,11 @@ fn with_flaw(flaw: Flaw) -> Subject<CudaDevice<StandIn>> {
     let bench = |(program, bindings): (Program, Vec<Binding>)| {
         let specs = bindings.iter().flat_map(|binding| &binding.launches).map(|launch| &launch.spec);
         let images: BTreeMap<String, _> = specs.map(|spec| (spec.to_string(), image(spec))).collect();
-        let made = program.clone();
+        let (made, admitted) = (program.clone(), Admitted::unproved(&bindings).unwrap());
         let device = move || {
             let driver = StandIn::with(flaw);
             let config = Config::new(200, 180, vec![8, 8]);
-            Ok(CudaDevice::new(driver, TARGET, &made, &bindings, &images, &Random, config).unwrap())
+            Ok(CudaDevice::new(driver, TARGET, &made, &admitted, &images, &Random, config).unwrap())
         };
         Bench { program, device: Box::new(device) }
     };

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use vosti_cuda::probe::{Hooks, ProbeOptions, Probed};
 use vosti_cuda::{Config, CudaDevice, Image, TensorData, WeightError, Weights};
+use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
 use vosti_tile::interp::{Buffer, run};
 
@@ -63,8 +64,8 @@ fn probe(config: &str, flaw: Flaw, cases: usize) -> Vec<Probed> {
     let images = images(&plan);
     let driver = StandIn::with(flaw);
     let config = Config { graphs: false, ..Config::new(100, 100, vec![16; plan.program.groups.len()]) };
-    let (program, bindings) = (&plan.program, &plan.bindings);
-    let mut device = CudaDevice::new(driver, TARGET, program, bindings, &images, &Random(&plan), config).unwrap();
+    let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
+    let mut device = CudaDevice::new(driver, TARGET, program, &admitted, &images, &Random(&plan), config).unwrap();
     // The stand-in's flaw is the device's, not the reference's.
     let mut reference = |spec: &vosti_kernels::Spec, bytes: &mut [Vec<u8>], grid: [usize; 3]| {
         interpreted(&images, &spec.to_string(), bytes, grid)

@@ -2,9 +2,13 @@
 
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, Image, Toolchain, inspect};
-use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
+use vosti_kernels::{Contract, Spec, parse_stem, ttir, ttir_hash};
 
 const TARGET: &str = "cuda-sm90";
+
+fn contract(artifact: &Artifact) -> &'static Contract {
+    vosti_kernels::contract(&artifact.spec.kernel).unwrap()
+}
 
 fn toolchain() -> Option<Toolchain> {
     vosti_test_tools::python(REQUIREMENT).map(Toolchain::with_python)
@@ -43,11 +47,11 @@ fn the_other_targets_compile_the_same_texts_and_pass_their_checks() {
     for arch in [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm100, Arch::Sm120] {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &specs).unwrap();
         for artifact in artifacts {
-            let facts = inspect(&artifact, arch).unwrap();
+            let facts = inspect(&artifact, contract(&artifact), arch).unwrap();
             println!("{arch} {}: {facts:?}", artifact.spec);
             assert_eq!(facts.matrix_instructions > 0, has_dots(&artifact.spec), "{arch} {}", artifact.spec);
             // What is made for one is refused for another.
-            assert!(inspect(&artifact, Arch::Sm90).is_err());
+            assert!(inspect(&artifact, contract(&artifact), Arch::Sm90).is_err());
         }
     }
 }
@@ -62,7 +66,7 @@ fn large_heads_fit_every_target() {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), &[spec]).unwrap();
         let stores = |line: &&str| line.contains("ttg.local_alloc %") || line.contains(" = tt.dot ");
         let order: Vec<bool> = artifacts[0].ttgir.lines().filter(stores).map(|line| line.contains("tt.dot")).collect();
-        (inspect(&artifacts[0], arch).unwrap(), order)
+        (inspect(&artifacts[0], contract(&artifacts[0]), arch).unwrap(), order)
     };
     let of_256 = "attend-bf16-BQ32-CAP0.0-CAPPED0-D256-DP256-GP2-GROUP2-HEIGHT32-KV_HEADS4-PAGE64-ROWS512-SLOPE0.09016844-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
     let of_512 = "attend-bf16-BQ4-CAP0.0-CAPPED0-D512-DP512-GP8-GROUP8-HEIGHT4-KV_HEADS4-PAGE64-ROWS512-SLOPE1.442695-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
@@ -89,7 +93,11 @@ fn the_combination_of_splits_has_the_next_ones_on_their_way() {
     for arch in Arch::ALL {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
         // A split's weighted sums, and what is little beside them.
-        assert_eq!(inspect(&artifacts[0], arch).unwrap().in_flight / (4 * 128 * 4), 4, "{arch}");
+        assert_eq!(
+            inspect(&artifacts[0], contract(&artifacts[0]), arch).unwrap().in_flight / (4 * 128 * 4),
+            4,
+            "{arch}"
+        );
     }
 }
 
@@ -102,7 +110,7 @@ fn a_kernel_that_spills_is_assembled_with_less_optimisation() {
     let spec = parse_stem(stem).unwrap();
     for (arch, level) in [(Arch::Sm80, 3), (Arch::Sm86, 1), (Arch::Sm89, 1)] {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
-        inspect(&artifacts[0], arch).unwrap();
+        inspect(&artifacts[0], contract(&artifacts[0]), arch).unwrap();
         assert_eq!(artifacts[0].metadata.ptxas_level, level, "{arch}");
     }
 }
@@ -111,11 +119,11 @@ fn a_kernel_that_spills_is_assembled_with_less_optimisation() {
 fn proved_kernels_compile_and_pass_every_check() {
     let Some(tool) = toolchain() else { return };
     for artifact in compile(&tool) {
-        let facts = inspect(&artifact, Arch::Sm90).unwrap();
+        let facts = inspect(&artifact, contract(&artifact), Arch::Sm90).unwrap();
         println!("{}: {facts:?}", artifact.spec);
         let text = &*ttir(&artifact.spec).unwrap();
         assert_eq!(artifact.hashes().ttir, ttir_hash(text).to_hex().to_string());
-        let image = Image::of(artifact.clone(), Arch::Sm90).unwrap();
+        let image = Image::of(artifact.clone(), contract(&artifact), Arch::Sm90).unwrap();
         let read = |ttir: &str, cubin: Vec<u8>| Image::read(&image.spec, ttir, &image.record_json(), cubin);
         assert_eq!(read(text, image.cubin.clone()).unwrap(), image);
         let other = read(&text.replacen("arith.constant", "arith.constants", 1), image.cubin.clone());
@@ -148,6 +156,6 @@ fn a_text_that_is_not_the_kernels_is_refused() {
     // The compiler takes this one, and the checks do not.
     let unaligned = text.replace(" {tt.divisibility = 16 : i32}", "");
     let compiled = tool.compile(TARGET, &[(spec, &unaligned)]).unwrap();
-    let refused = inspect(&compiled[0], Arch::Sm90).unwrap_err().to_string();
+    let refused = inspect(&compiled[0], contract(&compiled[0]), Arch::Sm90).unwrap_err().to_string();
     assert!(refused.contains("not declared divisible by 16"), "{refused}");
 }

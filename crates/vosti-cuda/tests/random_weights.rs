@@ -11,6 +11,7 @@ use vosti_cuda::driver::Driver;
 use vosti_cuda::uniform::{Maker, PTX};
 use vosti_cuda::{Config, CudaDevice, TensorData, Uniform, WeightCache, WeightError, Weights};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
+use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
 
 /// Random weights of a plan; a device may make its matrices.
@@ -109,8 +110,8 @@ fn a_device_makes_its_matrices_or_takes_the_hosts() {
         let cache = Arc::new(WeightCache::new(driver.another().unwrap()));
         let config = Config { weights: Some(cache.clone()), ..Config::new(16, 8, vec![4; plan.program.groups.len()]) };
         let random = Random { plan: &plan, told };
-        let (program, bindings) = (&plan.program, &plan.bindings);
-        let device = CudaDevice::new(driver, TARGET, program, bindings, &images(&plan), &random, config).unwrap();
+        let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
+        let device = CudaDevice::new(driver, TARGET, program, &admitted, &images(&plan), &random, config).unwrap();
         let mut engine = Engine::new(device, program.clone(), Policy::default()).unwrap();
         engine.submit(Request::new((0..9).collect(), Sampling::greedy(3))).unwrap();
         let mut rows: Vec<Vec<u32>> = vec![];

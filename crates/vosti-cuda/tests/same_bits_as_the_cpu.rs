@@ -10,6 +10,7 @@ use vosti_core::Program;
 use vosti_cpu::CpuDevice;
 use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
 use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, Sampling, SamplingParams, Speculation, math};
+use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
 
 /// Both devices' source of weights.
@@ -53,13 +54,13 @@ fn cuda(plan: &ModelPlan, driver: StandIn, graphs: bool) -> CudaDevice<StandIn> 
 }
 
 fn cuda_with(plan: &ModelPlan, driver: StandIn, config: vosti_cuda::Config) -> CudaDevice<StandIn> {
-    let (program, bindings) = (&plan.program, &plan.bindings);
-    CudaDevice::new(driver, TARGET, program, bindings, &images(plan), &Random(plan), config).unwrap()
+    let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
+    CudaDevice::new(driver, TARGET, program, &admitted, &images(plan), &Random(plan), config).unwrap()
 }
 
 fn cpu(plan: &ModelPlan) -> CpuDevice {
     let config = vosti_cpu::Config::new(96, 96, pages(plan), 1);
-    CpuDevice::new(&plan.program, &plan.bindings, &Random(plan), config).unwrap()
+    CpuDevice::new(&plan.program, &Admitted::unproved(&plan.bindings).unwrap(), &Random(plan), config).unwrap()
 }
 
 /// Prompts that cross pages, chunks and splits of 64 keys, together, then decoding, one of them into its second split: each

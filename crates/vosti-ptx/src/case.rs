@@ -86,7 +86,7 @@ impl Case {
         let step = maker.step;
         let spare = usize::from(rows > 1);
         let extent = Extent { rows: rows + spare * 70, tiles: step.tiles[0].len(), length: step.length + spare * 70 };
-        let mut grid = contract.grid(spec, extent)?;
+        let mut grid = vosti_kernels::Grid::written(contract, spec)?.at(extent)?;
         // A weight of which only the first experts or rows are there.
         let width = int(spec, "K").or(int(spec, "BLOCKS").map(|blocks| 32 * blocks));
         match (int(spec, "N"), width, int(spec, "E")) {

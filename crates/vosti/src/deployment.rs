@@ -29,7 +29,7 @@ use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::{Defaults, EngineError, Given, Numbers, Policy, SamplingError};
-use vosti_kernels::{CPU, Part};
+use vosti_kernels::{Admitted, CPU, Part};
 use vosti_model::{Arithmetic, ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
 use vosti_progress::Progress;
 use vosti_tile::Scalar;
@@ -152,8 +152,9 @@ pub struct Deployment {
     /// A configuration alone has none.
     text: Option<Arc<Text>>,
     plan: ModelPlan,
+    /// What devices run.
+    admitted: Admitted,
     target: String,
-    /// What was admitted: the kernels' texts.
     bundle: Bundle,
     files: manifest::Model,
     threads: usize,
@@ -228,8 +229,11 @@ impl Deployment {
         if options.bundle.is_none() {
             vosti_model::check_kernels(&plan)?;
         }
+        // Whose error it is comes later: a bundle for another model says so.
+        let admitted = bundle.admit(&plan);
         if let Hardware::Cpu { .. } = hardware {
-            taken(&source, &plan, &bundle, options).map_or(Ok(()), |taken| taken.check(memory::available()))?;
+            taken(&source, &plan, admitted.as_ref().ok(), options)
+                .map_or(Ok(()), |taken| taken.check(memory::available()))?;
         }
         // Made beside the weights: a large vocabulary takes a second.
         let own = source.clone();
@@ -241,12 +245,13 @@ impl Deployment {
         let files = manifest::Model::of_contents(path, |file| source.held(file))
             .map_err(|(path, error)| DeployError::Io { path, error })?;
         bundle.check_origin(&files, &target, &plan)?;
-        bundle.admit(&plan)?;
+        let admitted = admitted?;
         let mut deployment = Deployment {
             name: name.to_string(),
             source,
             text: None,
             plan,
+            admitted,
             target,
             bundle,
             files,
@@ -296,7 +301,12 @@ impl Deployment {
         &self.plan
     }
 
-    /// What was admitted.
+    /// What its devices run.
+    pub fn admitted(&self) -> &Admitted {
+        &self.admitted
+    }
+
+    /// Where the kernels come from.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
     }
@@ -413,7 +423,6 @@ impl Deployment {
     ) -> Result<AnyDevice, DeployError> {
         let groups = self.program().groups.len();
         let source = DeviceWeights { source: &self.source, plan: &self.plan, progress };
-        let bindings = &self.plan.bindings;
         match &self.hardware {
             Hardware::Cpu { weights } => {
                 let (pages, threads) = (vec![asked.pages.unwrap_or(1); groups], asked.threads.unwrap_or(self.threads));
@@ -421,9 +430,8 @@ impl Deployment {
                 config.isa = Some(asked.isa.unwrap_or(self.isa));
                 config.storage = asked.storage.unwrap_or(self.storage);
                 config.positions = longest(program, &config.pages);
-                config.ttir = Some(self.bundle.texts(&self.plan));
                 config.weights = Some(weights.clone());
-                let device = CpuDevice::new(program, bindings, &source, config).map_err(|error| match error {
+                let device = CpuDevice::new(program, &self.admitted, &source, config).map_err(|error| match error {
                     CpuError::System(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                         self.no_memory(asked, error)
                     }
@@ -439,7 +447,7 @@ impl Deployment {
                 };
                 config.weights = Some(weights.clone());
                 let (own, images) = (gpu.another()?, self.bundle.images());
-                let device = CudaDevice::new(own, &self.target, program, bindings, images, &source, config)?;
+                let device = CudaDevice::new(own, &self.target, program, &self.admitted, images, &source, config)?;
                 Ok(AnyDevice::Gpu(device.into()))
             }
         }
@@ -481,17 +489,22 @@ fn page_bytes(program: &Program) -> u64 {
 }
 
 /// The memory that a CPU would need; none if the model has an error, which loading reports.
-fn taken(source: &ModelSource, plan: &ModelPlan, bundle: &Bundle, options: &DeployOptions) -> Option<Taken> {
+fn taken(
+    source: &ModelSource,
+    plan: &ModelPlan,
+    admitted: Option<&Admitted>,
+    options: &DeployOptions,
+) -> Option<Taken> {
+    let admitted = admitted?;
     let (program, weights) = (&plan.program, DeviceWeights { source, plan, progress: None });
     let page_bytes = page_bytes(program);
     let pages = options.pool.pages(program, page_bytes);
     let rows = Policy::default().rows_step_max;
     let mut config = Config::new(rows, rows.min(SELECTED_MAX), vec![pages; program.groups.len()], 1);
     config.positions = longest(program, &config.pages);
-    config.ttir = Some(bundle.texts(plan));
     let mut needs = |storage| {
         config.storage = storage;
-        CpuDevice::needs(program, &plan.bindings, &weights, &config).ok()
+        CpuDevice::needs(program, admitted, &weights, &config).ok()
     };
     let needed = needs(options.storage)?;
     let other = (options.storage == Storage::Expanded).then(|| needs(Storage::AsTheyCome));

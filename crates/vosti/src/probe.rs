@@ -12,14 +12,13 @@ use dump::Dump;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
-use vosti_admission::Bundle;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::compile;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cuda::host::HostMemory;
 use vosti_cuda::probe::{Hooks, Launched, ProbeOptions, Probed};
-use vosti_kernels::Spec;
+use vosti_kernels::{Admitted, Spec};
 use vosti_progress::Progress;
 use vosti_tile::numerics::FloatMode;
 
@@ -77,9 +76,9 @@ pub fn run(
     let mut files = dump.map(Dump::new).transpose().map_err(unwritten)?;
     let config = DeviceConfig { pages: Some(PAGES), rows_max: ROWS_MAX, ..DeviceConfig::default() };
     let AnyDevice::Gpu(mut device) = deployment.device(&config)? else { return Err(ProbeError::NoGpu) };
-    let bundle = deployment.bundle();
+    let admitted = deployment.admitted();
     let mut reference =
-        |spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]| on_this_processor(bundle, spec, buffers, grid);
+        |spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]| on_this_processor(admitted, spec, buffers, grid);
     let mut failed = None;
     let mut keep = |launched: &Launched| {
         let written = files.as_mut().map_or(Ok(()), |files| files.write(launched));
@@ -117,9 +116,14 @@ pub fn run(
 }
 
 /// Runs the first, the last and some other programs of a launch.
-fn on_this_processor(bundle: &Bundle, spec: &Spec, buffers: &mut [Vec<u8>], grid: [usize; 3]) -> Result<(), String> {
-    let text = bundle.bound(spec).ok_or("the bundle has no TTIR for it")?;
-    let kernel = vosti_tile::lift(&text).map_err(|error| error.to_string())?;
+fn on_this_processor(
+    admitted: &Admitted,
+    spec: &Spec,
+    buffers: &mut [Vec<u8>],
+    grid: [usize; 3],
+) -> Result<(), String> {
+    let proved = admitted.kernel(spec).map_err(|error| error.to_string())?;
+    let kernel = vosti_tile::lift(&proved.text).map_err(|error| error.to_string())?;
     let isa = Isa::detect();
     let plan = compile(&kernel, isa).map_err(|error| error.to_string())?;
     let mut machine = Machine::new(isa, plan.scratch, None).map_err(|error: io::Error| error.to_string())?;

@@ -161,8 +161,7 @@ fn logits_equal_those_of_an_evaluator_in_numpy_bit_for_bit() {
         let asked = DeviceConfig { pages: Some(limits.pages), rows_max: limits.rows, ..Default::default() };
         let device = deployment.device(&asked).unwrap();
         let (plan, source) = (deployment.plan(), ModelSource::open(folder.path()).unwrap());
-        let texts = deployment.bundle().texts(plan);
-        launches::record(device, &source, plan, &texts, prompt, &limits, folder.path());
+        launches::record(device, &source, plan, deployment.admitted(), prompt, &limits, folder.path());
         let run = Command::new(&python).arg(&script).arg(folder.path()).output().unwrap();
         let told = format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         println!("{}: {}", shape.name(), told.trim_end());

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::{Manifest, Model};
-use vosti_cuda::{Arch, Executed, Image, Toolchain};
+use vosti_cuda::{Arch, Artifact, Executed, Image, Toolchain};
 use vosti_kernels::{parse_stem, ttir, ttir_hash};
 use vosti_model::{ModelPlan, Target};
 use vosti_verify::certificate::{Probed, verifier};
@@ -40,7 +40,8 @@ fn smol() -> Option<&'static Bundle> {
 fn compiled(python: PathBuf, plan: &ModelPlan) -> Bundle {
     let specs = vosti_model::plan::specs(plan);
     let artifacts = Toolchain::with_python(python).compile_checked_in(TARGET, &specs).unwrap();
-    let images = artifacts.into_iter().map(|artifact| Image::of(artifact, Arch::Sm90).unwrap());
+    let contract = |artifact: &Artifact| vosti_kernels::contract(&artifact.spec.kernel).unwrap();
+    let images = artifacts.into_iter().map(|a| Image::of(a.clone(), contract(&a), Arch::Sm90).unwrap());
     Bundle::built_in().unwrap().with_images(images.collect())
 }
 

@@ -201,7 +201,10 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         }
     });
     let buffers = buffers.collect();
-    let mut grid = contract.grid(&spec, vosti_kernels::Extent { rows, tiles, length }).unwrap();
+    let mut grid = vosti_kernels::Grid::written(contract, &spec)
+        .unwrap()
+        .at(vosti_kernels::Extent { rows, tiles, length })
+        .unwrap();
     if int("K") + int("BLOCKS") > 0 {
         grid[1] = grid[1].min(COLUMN_TILES);
     }

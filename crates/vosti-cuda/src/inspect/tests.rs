@@ -68,6 +68,10 @@ module {
 }
 ";
 
+fn contract() -> &'static Contract {
+    vosti_kernels::contract(&sound().spec.kernel).unwrap()
+}
+
 fn sound() -> Artifact {
     let spec = parse_stem(STEM).unwrap();
     Artifact {
@@ -100,7 +104,7 @@ fn sound() -> Artifact {
 }
 
 fn refusal(artifact: &Artifact) -> Refusal {
-    match inspect(artifact, Arch::Sm90) {
+    match inspect(artifact, contract(), Arch::Sm90) {
         Err(CudaError::Refused { refusal, .. }) => refusal,
         other => panic!("{other:?}"),
     }
@@ -108,7 +112,7 @@ fn refusal(artifact: &Artifact) -> Refusal {
 
 #[test]
 fn a_sound_kernel_passes_and_is_described() {
-    let facts = inspect(&sound(), Arch::Sm90).unwrap();
+    let facts = inspect(&sound(), contract(), Arch::Sm90).unwrap();
     let tile = "tensor<4x8xf32, #ttg.slice<{dim = 2, parent = #ttg.blocked<{sizePerThread = [1, 8]}>}>>";
     let wanted = Facts {
         params: 6,
@@ -237,13 +241,13 @@ fn each_breach_in_the_metadata_is_refused_by_name() {
 
 #[test]
 fn only_alike_kernels_run_in_one_another_s_place() {
-    let first = inspect(&sound(), Arch::Sm90).unwrap();
+    let first = inspect(&sound(), contract(), Arch::Sm90).unwrap();
     let with = |from: &str, to: &str| {
         let mut other = sound();
         for text in [&mut other.ptx, &mut other.ttgir] {
             *text = text.replace(from, to);
         }
-        interchangeable(&first, &inspect(&other, Arch::Sm90).unwrap())
+        interchangeable(&first, &inspect(&other, contract(), Arch::Sm90).unwrap())
     };
     // More columns of the same instruction.
     assert_eq!(with("m64n128k16", "m64n16k16"), Ok(()));
@@ -255,7 +259,7 @@ fn only_alike_kernels_run_in_one_another_s_place() {
 #[test]
 fn a_kernel_for_one_architecture_is_refused_for_another() {
     for arch in [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm100, Arch::Sm120] {
-        let refused = inspect(&sound(), arch).unwrap_err().to_string();
+        let refused = inspect(&sound(), contract(), arch).unwrap_err().to_string();
         assert!(refused.contains(&arch.assembled()), "{refused}");
     }
 }

@@ -19,7 +19,8 @@ use crate::error::CudaError;
 use data::{Random, differ, get};
 use serde::Serialize;
 use sides::{Row, Side};
-use vosti_kernels::{Const, Contract, Extent, Role, Shape, Spec};
+use std::sync::Arc;
+use vosti_kernels::{Const, Extent, Proved, Role, Shape, Spec};
 use vosti_tile::Scalar;
 use vosti_wiring::{Bound, Size};
 
@@ -120,7 +121,7 @@ struct Lab {
     /// The kernel of the case's other launch: one that this kernel may replace, or itself.
     twin: usize,
     spec: Spec,
-    contract: &'static Contract,
+    proved: Arc<Proved>,
     /// The contract's shape for this specialisation.
     shape: Shape,
     params: Vec<Param>,
@@ -190,22 +191,23 @@ impl<D: Driver> CudaDevice<D> {
             _ => None,
         });
         let decl = group.map(|group| &self.program.groups[group]);
-        let params = launch.params.iter().zip(&code.contract.params).enumerate().map(|(i, (bound, param))| Param {
-            role: param.role,
-            at: self.pointers[first][i],
-            elem: code.premises[i].elem,
-            bytes: self.sizes.get(bound).map_or(0, |bytes| *bytes as usize),
-            width: match bound {
-                Bound::Row(i) => self.program.buffers[*i].width as usize,
-                Bound::Scratch(i) => self.wiring.scratch[*i].1.width,
-                _ => 1,
-            },
-        });
+        let params =
+            launch.params.iter().zip(&code.proved.contract.params).enumerate().map(|(i, (bound, param))| Param {
+                role: param.role,
+                at: self.pointers[first][i],
+                elem: code.premises[i].elem,
+                bytes: self.sizes.get(bound).map_or(0, |bytes| *bytes as usize),
+                width: match bound {
+                    Bound::Row(i) => self.program.buffers[*i].width as usize,
+                    Bound::Scratch(i) => self.wiring.scratch[*i].1.width,
+                    _ => 1,
+                },
+            });
         let int = |name: &str| match code.spec.constants.get(name) {
             Some(Const::Int(value)) => usize::try_from(*value).ok().filter(|value| *value > 0),
             _ => None,
         };
-        let shape = code.contract.shape_of(&code.spec);
+        let shape = code.proved.contract.shape_of(&code.spec);
         let splits = int("SPLIT").zip(int("ROWS")).filter(|_| shape.splits());
         // Without a cache, page tables are not used.
         let any = self.pages.iter().copied().max().unwrap_or(0);
@@ -214,7 +216,7 @@ impl<D: Driver> CudaDevice<D> {
             kernel,
             twin: launch.kernel,
             spec: code.spec.clone(),
-            contract: code.contract,
+            proved: code.proved.clone(),
             shape,
             params: params.collect(),
             pointers: self.pointers[first].clone(),
@@ -275,7 +277,7 @@ impl<D: Driver> CudaDevice<D> {
                     numbers += x.len() / param.elem.bytes();
                     finite += (0..x.len() / param.elem.bytes()).filter(|e| get(&x, param.elem, *e).is_finite()).count();
                     if let Some(lane) = differ(&x, &y, param.elem) {
-                        let name = &lab.contract.params[i].name;
+                        let name = &lab.proved.contract.params[i].name;
                         let (x, y) = (get(&x, param.elem, lane), get(&y, param.elem, lane));
                         probed.differs = Some(format!("`{name}` lane {lane}: {x:e} in {l}, {y:e} in {r}"));
                     }
@@ -323,7 +325,7 @@ impl<D: Driver> CudaDevice<D> {
 
 fn launched<'a>(lab: &'a Lab, before: &'a [Vec<u8>], after: &'a Side, chosen: Vec<usize>) -> Launched<'a> {
     let params = lab.params.iter().enumerate().map(|(i, param)| Held {
-        name: &lab.contract.params[i].name,
+        name: &lab.proved.contract.params[i].name,
         role: param.role,
         elem: param.elem,
         before: &before[i],
@@ -344,7 +346,7 @@ fn compare(
 ) -> Result<(), CudaError> {
     let failed = |why: String| CudaError::Launch { spec: lab.spec.to_string(), why };
     let mut wanted = before.clone();
-    let grid = lab.contract.grid(&lab.spec, found.extent(0))?;
+    let grid = lab.proved.grid.at(found.extent(0))?;
     (hooks.reference)(&lab.spec, &mut wanted, grid).map_err(failed)?;
     for (i, param) in lab.params.iter().enumerate().filter(|(_, p)| lab.shape.writes(p.role)) {
         let (was, want, has) = (&before[i], &wanted[i], &found.buffers[i]);

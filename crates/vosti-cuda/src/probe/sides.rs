@@ -198,7 +198,7 @@ impl Side {
     /// A description of the first cell that the kernel wrote and that the contract does not name.
     pub fn stray(&self, lab: &Lab) -> Option<String> {
         for (i, param) in lab.params.iter().enumerate() {
-            let (name, after) = (&lab.contract.params[i].name, &self.buffers[i]);
+            let (name, after) = (&lab.proved.contract.params[i].name, &self.buffers[i]);
             let row = param.width * param.elem.bytes();
             let touched = |bytes: &[u8]| bytes.iter().any(|byte| *byte != UNTOUCHED);
             let rows = match (param.role, lab.limits.splits) {

@@ -6,7 +6,7 @@ pub mod formulas;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
-use vosti_kernels::{Const, Dtype, Extent, Role, Spec};
+use vosti_kernels::{Const, Dtype, Extent, Grid, Role, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::{Kernel, Scalar};
 
@@ -64,7 +64,7 @@ pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
     let metadata = metadata(spec, sequences, &mut random);
     let tiles = metadata.get("tile_rows").map_or(0, Vec::len);
     let length = sequences.iter().map(|(count, first)| first + count).max().unwrap_or(0);
-    let grid = contract.grid(spec, Extent { rows, tiles, length }).unwrap();
+    let grid = Grid::written(contract, spec).unwrap().at(Extent { rows, tiles, length }).unwrap();
     let mut buffers = vec![];
     for (param, lifted) in contract.params.iter().zip(&kernel.params) {
         assert_eq!(param.name, lifted.name);

@@ -15,7 +15,7 @@ use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, Executed, Image, Toolchain};
-use vosti_kernels::CPU;
+use vosti_kernels::{Admitted, CPU};
 use vosti_model::{ModelPlan, Target};
 use vosti_progress::Progress;
 
@@ -30,9 +30,9 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     vosti_model::check_kernels(&plan).with_context(cannot)?;
     let files = Files::of_files(&path).map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
     let mut bundle = Bundle::built_in()?;
-    bundle.admit(&plan)?;
+    let admitted = bundle.admit(&plan)?;
     if target != CPU {
-        bundle = bundle.with_images(compile(arguments, &plan).with_context(cannot)?);
+        bundle = bundle.with_images(compile(arguments, &plan, &admitted).with_context(cannot)?);
     }
     let manifest = bundle.write(&arguments.output, arguments.force, files, target, &plan)?;
     print(&format!(
@@ -57,7 +57,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
 }
 
 /// Every specialisation of the plan, compiled from its proved text and checked.
-fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
+fn compile(arguments: &Prepare, plan: &ModelPlan, admitted: &Admitted) -> Result<Vec<Image>> {
     let target = arguments.target.as_str();
     let arch = Arch::of_target(target)?;
     let specs = vosti_model::plan::specs(plan);
@@ -71,8 +71,11 @@ fn compile(arguments: &Prepare, plan: &ModelPlan) -> Result<Vec<Image>> {
     eprintln!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
     let executed = if arguments.execute { execute(&artifacts)? } else { vec![None; artifacts.len()] };
-    let images = artifacts.into_iter().map(|artifact| Image::of(artifact, arch));
-    let mut images = images.collect::<Result<Vec<_>, _>>()?;
+    let image = |artifact: Artifact| -> Result<Image> {
+        let proved = admitted.kernel(&artifact.spec)?;
+        Ok(Image::of(artifact, &proved.contract, arch)?)
+    };
+    let mut images = artifacts.into_iter().map(image).collect::<Result<Vec<_>>>()?;
     images.iter_mut().zip(executed).for_each(|(image, executed)| image.record.executed = executed);
     vosti_cuda::alike(&plan.bindings, |spec| images.iter().find(|image| image.spec == *spec))?;
     Ok(images)

@@ -5,17 +5,18 @@
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use vosti::device::AnyDevice;
 use vosti::model_source::ModelSource;
 use vosti_core::{Core, Device, DeviceError, PAGE, Program, Reads, Sampler, Select, StepPlan, Token};
-use vosti_kernels::{Contract, Spec};
+use vosti_kernels::{Admitted, Contract, Proved, Spec};
 use vosti_model::ModelPlan;
 use vosti_tile::{Kernel, Scalar};
 use vosti_wiring::{Bound, Metadata, Size, TensorData, WiringError, caches, image};
 
 struct Text {
     spec: Spec,
-    contract: &'static Contract,
+    proved: Arc<Proved>,
     kernel: Kernel,
 }
 
@@ -25,7 +26,7 @@ impl vosti_wiring::Kernel for Text {
     }
 
     fn contract(&self) -> &Contract {
-        self.contract
+        &self.proved.contract
     }
 
     fn elem(&self, param: usize) -> Scalar {
@@ -53,15 +54,15 @@ impl Recorder {
         device: AnyDevice,
         source: &ModelSource,
         plan: &ModelPlan,
-        texts: &HashMap<String, String>,
+        admitted: &Admitted,
         limits: &Limits,
         folder: &Path,
     ) -> Self {
         let (program, (rows, selected)) = (&plan.program, (device.rows_max(), device.selected_max()));
         let load = |spec: &Spec| {
-            let kernel = vosti_tile::lift(&texts[&spec.to_string()]).unwrap();
-            let contract = vosti_kernels::contract(&spec.kernel).unwrap();
-            Ok::<_, WiringError>(Text { spec: spec.clone(), contract, kernel })
+            let proved = admitted.kernel(spec).unwrap().clone();
+            let kernel = vosti_tile::lift(&proved.text).unwrap();
+            Ok::<_, WiringError>(Text { spec: spec.clone(), proved, kernel })
         };
         let wired = vosti_wiring::wire(program, &plan.bindings, rows, load).unwrap();
         let image = image(program, &wired.tilings, rows, selected).unwrap();
@@ -103,7 +104,7 @@ impl Recorder {
         let metadata = Metadata::new(image, vec![0; ints]);
         let kernel = |(i, text): (usize, &Text)| {
             let file = format!("kernel.{i}.ttir");
-            std::fs::write(folder.join(&file), &texts[&text.spec.to_string()]).unwrap();
+            std::fs::write(folder.join(&file), &text.proved.text).unwrap();
             let param = |p: &vosti_tile::Param| json!({"name": p.name, "elem": p.elem.to_string()});
             json!({"ttir": file, "params": text.kernel.params.iter().map(param).collect::<Vec<_>>()})
         };
@@ -145,7 +146,7 @@ impl Device for Recorder {
         self.device.run(program, plan)?;
         let grid = |launch: &vosti_wiring::Wired| {
             let text = &self.wired.kernels[launch.kernel];
-            text.contract.grid(&text.spec, self.metadata.extent(launch.size)).unwrap()
+            text.proved.grid.at(self.metadata.extent(launch.size)).unwrap()
         };
         let grids: Vec<[usize; 3]> = self.wired.launches.iter().map(grid).collect();
         let selected = self.metadata.extent(Size::Selected).rows;
@@ -197,12 +198,12 @@ pub fn record(
     device: AnyDevice,
     source: &ModelSource,
     plan: &ModelPlan,
-    texts: &HashMap<String, String>,
+    admitted: &Admitted,
     prompt: usize,
     limits: &Limits,
     folder: &Path,
 ) {
-    let recorder = Recorder::new(device, source, plan, texts, limits, folder);
+    let recorder = Recorder::new(device, source, plan, admitted, limits, folder);
     let program = &plan.program;
     let mut core = Core::new(recorder, Best(program.vocab), program.clone()).unwrap();
     let [a, b] = [(prompt, 7), (3, 11)].map(|(length, step)| {

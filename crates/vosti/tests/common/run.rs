@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vosti_core::{Core, PAGE, Reads, Sampler, Select, Token};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice};
-use vosti_kernels::Dtype;
+use vosti_kernels::{Admitted, Dtype};
 use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
@@ -109,7 +109,8 @@ impl Run {
         let weights = Source(vosti_model::Weights::new(files, &plan));
         let pages = vec![longest.div_ceil(PAGE) + 1; plan.program.groups.len()];
         let config = Config { isa, ..Config::new(chunk, chunk, pages, 2) };
-        let device = CpuDevice::new(&plan.program, &plan.bindings, &weights, config).unwrap();
+        let admitted = Admitted::unproved(&plan.bindings).unwrap();
+        let device = CpuDevice::new(&plan.program, &admitted, &weights, config).unwrap();
         assert_eq!(device.interpreted(), Vec::<String>::new());
         let core = Core::new(device, Once { vocab: decoder.vocab }, plan.program.clone()).unwrap();
         Self { plan, core, chunk }
