@@ -283,6 +283,8 @@ mod tests {
         let cpu = "crates/vosti-cpu/src/a.rs";
         assert_eq!(found(no_device_knows_a_kernel, cpu, "if name == \"gemm\" {}"), 1);
         assert_eq!(found(no_device_knows_a_kernel, cpu, "let x = 1; // a gemm\n#[cfg(test)]\ngemm"), 0);
+        assert_eq!(found(only_admission_admits, cpu, "let a = Admitted::unproved(&bindings)?;"), 1);
+        assert_eq!(found(only_admission_admits, "crates/vosti-cpu/tests/a.rs", "Admitted::unproved(&bindings)"), 0);
         let core = "crates/vosti-core/src/a.rs";
         assert_eq!(found(trust_stands_in_the_seam, core, "assume(false);"), 1);
         assert_eq!(found(trust_stands_in_the_seam, "crates/vosti-core/src/trusted/seam.rs", "assume(false);"), 0);
