@@ -163,6 +163,8 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti-verify/src/record.rs" "which certificates are checked in",
     Admission false "crates/vosti-verify/src/trusted.rs" "this list",
     Admission false "kernels/src/specialise.rs" "which kernels of other row tiles must have the same bits",
+    Admission false "kernels/src/admitted.rs" "what a device may run",
+    Admission false "kernels/src/grid.rs" "how many programs a launch has, for a proved grid",
     Admission false "crates/vosti-admission/src/bundle.rs" "no op without a fresh certificate that fits it",
     Admission false "crates/vosti-admission/src/op_contract.rs" "which contract an op needs",
     Admission false "crates/vosti-admission/src/launch_pair.rs" "when two launches are one op's",

@@ -189,13 +189,17 @@ fn a_bundle_with_a_kernel_that_is_not_compiled_is_not_written() {
 #[test]
 fn a_bundle_says_which_kernels_were_executed() {
     let place = tempfile::tempdir().unwrap();
-    let (folder, model) = (place.path().join("bundle"), tiny(place.path()));
-    let out = folder.to_str().unwrap();
-    let (code, why) = vosti(&["prepare", &model, "-o", out, "--execute"]);
+    let (folder, config) = (place.path().join("bundle"), place.path().join("config.json"));
+    // The compiler does not pipeline a sum of one block, as the tiny models have, and such code is refused.
+    let model = r#"{"model_type": "llama", "vocab_size": 300, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "tie_word_embeddings": true}"#;
+    std::fs::write(&config, model).unwrap();
+    let (out, model) = (folder.to_str().unwrap(), config.to_str().unwrap());
+    let (code, why) = vosti(&["prepare", model, "-o", out, "--execute"]);
     assert!(code == Some(2) && why.contains("--execute needs a GPU target"), "{why}");
     let Some(python) = python() else { return };
     let target = ["--target", "cuda-sm80", "--python", python.to_str().unwrap()];
-    let (code, why) = vosti(&[&["prepare", &model, "-o", out, "--execute"], &target[..]].concat());
+    let (code, why) = vosti(&[&["prepare", model, "-o", out, "--execute"], &target[..]].concat());
     assert_eq!(code, Some(0), "{why}");
     let read = Bundle::read(&folder).unwrap();
     let left_out = read.images().iter().filter(|(_, image)| image.record.executed != Some(Executed::Ptx));
