@@ -160,6 +160,11 @@ fn elements(dims: &[Dim]) -> Option<(i128, Vec<usize>)> {
     })
 }
 
+/// Whether so many elements are a multiple of others.
+fn times(all: &Option<(i128, Vec<usize>)>, of: &Option<(i128, Vec<usize>)>) -> bool {
+    matches!((all, of), (Some((n, list)), Some((m, same))) if list == same && *m > 0 && n % m == 0)
+}
+
 /// The premises that a contract gives as a dimension and not as a constant.
 pub struct Dimensions {
     pub vocabulary: Option<Dim>,
@@ -273,12 +278,17 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]
         if !fits {
             return Err(format!("the outermost extent of `{name}`, whose role is {role:?}, must be {wants}"));
         }
-        let width = elements(&b.dims[1..]);
-        if shape.attends()
-            && matches!(role, Role::In(_) | Role::Out(_))
-            && (width.is_none() || width != elements(heads))
-        {
-            return Err(format!("a row of `{name}` must hold D numbers of each of HEADS heads"));
+        let (width, wanted) = (elements(&b.dims[1..]), elements(heads));
+        match role {
+            Role::In(_) if shape.attends() && !times(&width, &wanted) => {
+                return Err(format!(
+                    "a row of `{name}` must hold D numbers of each of HEADS heads, once or several times"
+                ));
+            }
+            Role::Out(_) if shape.attends() && (width.is_none() || width != wanted) => {
+                return Err(format!("a row of `{name}` must hold D numbers of each of HEADS heads"));
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -9,6 +9,8 @@ use vosti_tile::interp::Buffer;
 struct Dims {
     kind: Kind,
     heads: usize,
+    /// Numbers of a row of queries; of outputs, in a launch that reads none.
+    query: usize,
     kv: usize,
     page: usize,
     d: usize,
@@ -48,9 +50,12 @@ struct Run<'p> {
 fn dims(reading: &Reading) -> Result<Dims, String> {
     let n = |name: &str| reading.natural(name);
     let split = matches!(reading.kind, Kind::Part | Kind::Combine);
+    let queries = reading.find(What::In(0)).map(|i| &reading.parameters[i]);
+    let heads = n("HEADS").or_else(|_| Ok::<_, String>(n("KV_HEADS")? * n("GROUP")?))?;
     Ok(Dims {
         kind: reading.kind,
-        heads: n("HEADS").or_else(|_| Ok::<_, String>(n("KV_HEADS")? * n("GROUP")?))?,
+        heads,
+        query: queries.map_or(heads.saturating_mul(n("D")?), |queries| queries.inner(1)),
         // The second launch reads no keys, so it may have any KV heads and pages.
         kv: if reading.kind == Kind::Combine { 1 } else { n("KV_HEADS")? },
         page: if reading.kind == Kind::Combine { 16 } else { n("PAGE")? },
@@ -68,9 +73,8 @@ fn number(random: &mut Random) -> f32 {
 
 /// How many positions a history may have: four pages, or up to the third split's end if that fits a run's memory.
 fn longest(d: &Dims) -> Result<usize, String> {
-    let of_a_position = [d.heads, 2 * d.kv].map(|heads| heads.checked_mul(d.d));
-    let [Some(queries), Some(keys)] = of_a_position else { return Err("its heads are too large to run".into()) };
-    let most = memory() / 4 / (queries + keys).max(1);
+    let Some(keys) = (2 * d.kv).checked_mul(d.d) else { return Err("its heads are too large to run".into()) };
+    let most = memory() / 4 / d.query.saturating_add(keys).max(1);
     let (pages, splits) = (4 * d.page, d.splits.map_or(0, |(size, _)| 3 * size));
     match pages.max(splits) {
         all if all <= most => Ok(all),
@@ -81,7 +85,7 @@ fn longest(d: &Dims) -> Result<usize, String> {
 
 pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Result<Outcome, String> {
     let (d, other) = (dims(sides[0].1)?, dims(sides[1].1)?);
-    let model = |d: &Dims| (d.heads, d.kv, d.page, d.d, d.window, d.splits);
+    let model = |d: &Dims| (d.heads, d.query, d.kv, d.page, d.d, d.window, d.splits);
     if model(&d) != model(&other) {
         return Err("two contracts of other heads, pages, windows or splits".into());
     }
@@ -91,7 +95,7 @@ pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Re
     let history = History {
         keys: numbers(length * d.kv * d.d),
         values: numbers(length * d.kv * d.d),
-        queries: numbers(length * d.heads * d.d),
+        queries: numbers(length * d.query),
         parts,
     };
     // A launch has no more rows than scratch.
@@ -268,7 +272,7 @@ fn fill(
             What::TileRows => column(2),
             What::TilePos => column(3),
             What::Page => Buffer::I32(table.to_vec()),
-            What::In(0) if p.extents[0] == Extent::Rows && width == d.heads * d.d => {
+            What::In(0) if p.extents[0] == Extent::Rows => {
                 let mut buffer = numbers(p, &[rows, width], random)?;
                 for (p, row) in &out.row_of {
                     (0..width).for_each(|c| put(&mut buffer, row * width + c, history.queries[p * width + c]));
