@@ -373,6 +373,31 @@ def attend(l):
     return {name: [np.concatenate(part) for part in (value, off, at)] for name, (at, value, off) in cells.items() if at}
 
 
+def store_gated(l):
+    """Products of the first and the last part of a row; heads with even numbers go to the keys, the others to the values."""
+    kv, d = l.int("KV_HEADS"), l.int("D")
+    x = l.inputs("fused", 6 * kv * d).reshape(-1, 3, kv, 2, d)
+    value = x[:, 0] * x[:, 2]
+    return {name: (value[:, :, half], 2 * F32 * np.abs(value[:, :, half])) for half, name in enumerate(("cache_k", "cache_v"))}
+
+
+def short_conv(l):
+    """Each channel's last inputs, weighed and summed, times the middle part of the row."""
+    kv, group, d, page, width = (l.int(n) for n in ("KV_HEADS", "GROUP", "D", "PAGE", "WINDOW"))
+    gates = l.inputs("fused", 3 * kv * group * d).reshape(-1, 3, kv, group, d)[:, 1]
+    taps = l["taps"].reshape(kv, group, d, width)
+    halves = np.stack([l[name].reshape(-1, kv, page, d) for name in ("cache_k", "cache_v")[:group]], axis=2)  # [pages, kv, group, page, d]
+    value, off = [], []
+    for gate, row in zip(gates, l.rows):
+        table, p = l.place(row)
+        seen = np.arange(max(p - width + 1, 0), p + 1)
+        x = halves[l["page_table"][table + seen // page], :, :, seen % page, :]  # [seen, kv, group, d]
+        terms = np.moveaxis(x, 0, -1) * taps[..., width - len(seen):] * gate[..., None]
+        value.append(terms.sum(-1).ravel())
+        off.append(((width + 2) * F32 * np.abs(terms).sum(-1)).ravel())
+    return {"out": (np.array(value), np.array(off))}
+
+
 def attend_combine(l):
     """Outputs of rows after the first split's end."""
     heads, split, d, height = l.int("HEADS"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
@@ -435,7 +460,7 @@ def topk_combine(l):
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
            combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend,
-           attend_combine]
+           attend_combine, store_gated, short_conv]
 
 
 def found(l, name, like):
@@ -443,7 +468,7 @@ def found(l, name, like):
     if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
-    cache = written.reshape(-1, l.int("KV_HEADS"), page, 2 * l.int("HALF"))
+    cache = written.reshape(-1, l.int("KV_HEADS"), page, like.shape[-1])
     slots = l["slots"][l.rows]
     return cache[slots // page, :, slots % page, :]
 

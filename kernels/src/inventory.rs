@@ -43,6 +43,8 @@ const SOURCES: &[(&str, &str)] = sources![
     "rope_q",
     "round_stream",
     "route",
+    "short_conv",
+    "store_gated",
     "store_kv",
     "topk_combine",
     "topk_part",

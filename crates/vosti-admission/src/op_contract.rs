@@ -231,10 +231,15 @@ fn rows(program: &Program, used: &Uses, buffer: u32, dims: &[Dim]) -> Result<boo
 
 fn weight(program: &Program, embed: bool, weight: &Weight, dims: &[Dim]) -> Result<bool, String> {
     let shape = weight.shape();
-    // A stack of matrices lies in memory like one matrix that has all of their rows.
-    let joined = match *dims {
-        [Dim::Const(count), Dim::Const(rows), columns] => count.checked_mul(rows).map(|n| vec![Dim::Const(n), columns]),
+    // Outer extents lie in memory like their product: a stack of matrices is one matrix that has all of their rows.
+    let outer = (dims.len() + 1).saturating_sub(shape.len());
+    let times = |n: i128, dim: &Dim| match dim {
+        Dim::Const(c) => n.checked_mul(*c),
         _ => None,
+    };
+    let joined = match outer {
+        0 | 1 => None,
+        _ => dims[..outer].iter().try_fold(1, times).map(|n| [&[Dim::Const(n)], &dims[outer..]].concat()),
     };
     let dims = joined.as_deref().unwrap_or(dims);
     let same = shape.len() == dims.len()

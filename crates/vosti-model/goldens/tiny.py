@@ -59,6 +59,9 @@ CONFIGS = {
     "granite-moe": dict(PLAIN, model_type="granitemoe", tie_word_embeddings=True, num_local_experts=12, num_experts_per_tok=6,
                         intermediate_size=32, embedding_multiplier=8.0, logits_scaling=3.0, residual_multiplier=0.7,
                         attention_multiplier=0.2),
+    "lfm2": dict(dict(PLAIN, norm_eps=1e-6, rope_theta=1000000.0), model_type="lfm2", block_ff_dim=192,
+                 block_multiple_of=64, conv_L_cache=3, conv_bias=False, tie_embedding=True, tie_word_embeddings=True,
+                 layer_types=["conv", "full_attention", "conv"]),
     "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
     "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -86,7 +89,7 @@ CONFIGS = {
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error. Of a mixture,
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "qwen3-moe": 310, "olmoe": 295,
+         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3-moe": 310, "olmoe": 295,
          "mixtral": 372, "granite-moe": 358, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
@@ -110,7 +113,7 @@ def randomise(model, generator):
         elif "lm_head" in name:
             value = 2.0 * noise / tensor.shape[-1] ** 0.5
         else:
-            gain = 0.5 if "q_proj" in name or "k_proj" in name else 0.9
+            gain = 0.6 if "conv.in_proj" in name else 0.5 if "q_proj" in name or "k_proj" in name else 0.9
             value = gain * noise / tensor.shape[-1] ** 0.5
         with torch.no_grad():
             tensor.copy_(value.to(torch.bfloat16).to(tensor.dtype))

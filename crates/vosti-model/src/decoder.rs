@@ -147,6 +147,8 @@ pub struct Layer {
 pub enum Mixer {
     /// Paged attention.
     Attention(Attention),
+    /// A short convolution over time.
+    ShortConv(ShortConv),
 }
 
 /// The part of a layer that reads one row.
@@ -187,6 +189,14 @@ pub struct Attention {
     pub cache_of: Option<usize>,
     /// Rotary embedding of queries and keys.
     pub rope: Rope,
+}
+
+/// A gated convolution over the last inputs of each channel: `project(c * sum_j taps_j * (b * x)_(t - taps + 1 + j))`, where `b`, `c`
+/// and `x` are three projections of the row to the residual stream's width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortConv {
+    /// Inputs of a channel that a row sees, its own included.
+    pub taps: u32,
 }
 
 /// A gated perceptron: `down(activation(gate(x)) * up(x))`.
@@ -235,8 +245,12 @@ pub enum Naming {
     HuggingFace,
     /// Hugging Face names of Granite's hybrid models, whose perceptron is called a shared expert.
     GraniteHybrid,
+    /// Hugging Face names of LFM2.
+    Lfm2,
     /// llama.cpp's names.
     Gguf,
+    /// llama.cpp's names of LFM2, whose final norm is called the embedding's.
+    GgufLfm2,
 }
 
 /// A whole model.
@@ -271,17 +285,19 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Each layer's attention, first to last.
-    pub fn attentions(&self) -> impl ExactSizeIterator<Item = &Attention> {
-        self.layers.iter().map(|layer| match &layer.mixer {
-            Mixer::Attention(attention) => attention,
+    /// The attention of layers that have one, first to last.
+    pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
+        self.layers.iter().filter_map(|layer| match &layer.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::ShortConv(_) => None,
         })
     }
 
     /// As [`Decoder::attentions`], to change.
-    pub fn attentions_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Attention> {
-        self.layers.iter_mut().map(|layer| match &mut layer.mixer {
-            Mixer::Attention(attention) => attention,
+    pub fn attentions_mut(&mut self) -> impl Iterator<Item = &mut Attention> {
+        self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::ShortConv(_) => None,
         })
     }
 

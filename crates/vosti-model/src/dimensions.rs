@@ -3,16 +3,16 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Attention, Decoder, Experts, Gated, Layer, Mixer, Mlp, QkNorm};
+use crate::decoder::{Attention, Decoder, Experts, Gated, Layer, Mixer, Mlp, QkNorm, ShortConv};
 use crate::error::{ModelError, Result};
-use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, VOCABULARY_MAX};
+use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, TAPS, VOCABULARY_MAX};
 
 type Wrong = (&'static str, String);
 
 /// Refuses dimensions that no kernel serves, before anything is allocated from them.
 pub(crate) fn check_dimensions(d: &Decoder, head_max: u32, file: &str) -> Result<()> {
     let layers = d.layers.iter().enumerate();
-    let found = whole(d).or_else(|| layers.filter_map(|(i, layer)| self::layer(i, layer, head_max)).next());
+    let found = whole(d).or_else(|| layers.filter_map(|(i, layer)| self::layer(i, layer, d.hidden, head_max)).next());
     match found {
         None => Ok(()),
         Some((key, why)) => Err(ModelError::Config { file: file.into(), key: key.into(), why }),
@@ -49,9 +49,10 @@ fn capped(key: &'static str, cap: f64) -> Option<Wrong> {
     (!good).then(|| (key, format!("is {cap}, neither a positive number nor 0")))
 }
 
-fn layer(i: usize, layer: &Layer, head_max: u32) -> Option<Wrong> {
+fn layer(i: usize, layer: &Layer, hidden: u32, head_max: u32) -> Option<Wrong> {
     let mixer = match &layer.mixer {
         Mixer::Attention(attention) => self::attention(i, attention, head_max),
+        Mixer::ShortConv(conv) => short_conv(hidden, *conv),
     };
     let mlp = || match &layer.mlp {
         Mlp::Gated(Gated { width, .. }) => outside("intermediate_size", *width, 1, 1 << 18),
@@ -73,6 +74,15 @@ fn experts(experts: &Experts) -> Option<Wrong> {
             (!CHOICES.contains(&chosen)).then_some(("num_experts_per_tok", why))
         })
         .or_else(|| outside("moe_intermediate_size or intermediate_size", width, 1, 1 << 18))
+}
+
+fn short_conv(hidden: u32, conv: ShortConv) -> Option<Wrong> {
+    let odd = !hidden.is_multiple_of(2);
+    odd.then(|| ("hidden_size", format!("is {hidden}, and a short convolution has an even number of channels")))
+        .or_else(|| {
+            let why = format!("is {}, and there are kernels for {TAPS:?} inputs of a channel", conv.taps);
+            (!TAPS.contains(&conv.taps)).then_some(("conv_L_cache", why))
+        })
 }
 
 fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {

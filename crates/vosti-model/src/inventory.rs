@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use vosti_kernels::quantised::FORMATS;
 use vosti_kernels::{CPU, Dtype, Spec};
 
-use crate::decoder::{Decoder, Mlp};
+use crate::decoder::{Decoder, Mixer, Mlp};
 use crate::error::{ModelError, Result};
 use crate::families;
 use crate::plan::{Arithmetic, LIST_PART, ModelPlan, Target, plan_with, specs};
@@ -41,6 +41,7 @@ const TINY: &[(&str, &str)] = texts![
     "olmoe" in "../tests/tiny/olmoe/config.json",
     "mixtral" in "../tests/tiny/mixtral/config.json",
     "granite-moe" in "../tests/tiny/granite-moe/config.json",
+    "lfm2" in "../tests/tiny/lfm2/config.json",
     "ernie4_5" in "../tests/tiny/ernie4_5/config.json",
 ];
 
@@ -57,6 +58,9 @@ const ROOMS: [u32; 6] = [16, 32, 64, 128, 256, 512];
 const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
 /// The most query heads for each KV head.
 pub(crate) const GROUP_MAX: u32 = 16;
+
+/// Inputs of a channel that a short convolution sees.
+pub(crate) const TAPS: [u32; 2] = [3, 4];
 
 /// Experts that a row may choose.
 pub(crate) const CHOICES: [u32; 5] = [1, 2, 4, 6, 8];
@@ -85,6 +89,11 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
         let decoder = read(name, text)?.0;
         for (chosen, count) in CHOICES.into_iter().zip(EXPERTS.into_iter().cycle()) {
             texts.extend(needed(&with_experts(&decoder, chosen, count), target, Dtype::Bf16)?);
+        }
+    }
+    for taps in TAPS {
+        for (name, text) in TINY {
+            texts.extend(needed(&with_taps(&read(name, text)?.0, taps), target, Dtype::Bf16)?);
         }
     }
     let (name, text) = TINY[0];
@@ -126,6 +135,17 @@ fn with_experts(decoder: &Decoder, chosen: u32, count: u32) -> Decoder {
     for layer in &mut changed.layers {
         if let Mlp::Experts(experts) = &mut layer.mlp {
             (experts.chosen, experts.count) = (chosen, count);
+        }
+    }
+    changed
+}
+
+/// The model with convolutions over this many inputs.
+fn with_taps(decoder: &Decoder, taps: u32) -> Decoder {
+    let mut changed = decoder.clone();
+    for layer in &mut changed.layers {
+        if let Mixer::ShortConv(conv) = &mut layer.mixer {
+            conv.taps = taps;
         }
     }
     changed

@@ -29,6 +29,11 @@ pub(crate) enum Slot {
     Down,
     PostMlpNorm,
     LayerScalar,
+    /// Gate of the input, gate of the output and input of a short convolution, stacked by rows.
+    ConvIn,
+    /// The convolution's weights: a row for each channel, oldest input first.
+    ConvTaps,
+    ConvOut,
 }
 
 /// The name of a tensor in the files. `post_norms`: in Hugging Face checkpoints the norm named
@@ -41,8 +46,29 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
             Slot::Down => format!("layers.{layer}.shared_mlp.output_linear.weight"),
             _ => hugging_face(slot, layer, post_norms),
         },
+        Naming::Lfm2 => lfm2(slot, layer),
         Naming::Gguf => gguf(slot, layer),
+        Naming::GgufLfm2 => match slot {
+            Slot::FinalNorm => "token_embd_norm.weight".into(),
+            _ => gguf(slot, layer),
+        },
     }
+}
+
+fn lfm2(slot: Slot, layer: usize) -> String {
+    let part = match slot {
+        Slot::FinalNorm => return "embedding_norm.weight".into(),
+        Slot::AttentionNorm => "operator_norm",
+        Slot::QueryNorm => "self_attn.q_layernorm",
+        Slot::KeyNorm => "self_attn.k_layernorm",
+        Slot::Output => "self_attn.out_proj",
+        Slot::MlpNorm => "ffn_norm",
+        Slot::Gate => "feed_forward.w1",
+        Slot::Up => "feed_forward.w3",
+        Slot::Down => "feed_forward.w2",
+        _ => return hugging_face(slot, layer, false),
+    };
+    format!("layers.{layer}.{part}.weight")
 }
 
 /// A matrix of a mixture of experts.
@@ -67,10 +93,10 @@ pub(crate) fn expert_name(
 ) -> String {
     use ExpertSlot::{Down, Gate, GateUp, Router, Up};
     let part = match (naming, tensors, slot) {
-        (Naming::Gguf, _, Router) => return format!("blk.{layer}.ffn_gate_inp.weight"),
-        (Naming::Gguf, _, Gate) => return format!("blk.{layer}.ffn_gate_exps.weight"),
-        (Naming::Gguf, _, Up | GateUp) => return format!("blk.{layer}.ffn_up_exps.weight"),
-        (Naming::Gguf, _, Down) => return format!("blk.{layer}.ffn_down_exps.weight"),
+        (Naming::Gguf | Naming::GgufLfm2, _, Router) => return format!("blk.{layer}.ffn_gate_inp.weight"),
+        (Naming::Gguf | Naming::GgufLfm2, _, Gate) => return format!("blk.{layer}.ffn_gate_exps.weight"),
+        (Naming::Gguf | Naming::GgufLfm2, _, Up | GateUp) => return format!("blk.{layer}.ffn_up_exps.weight"),
+        (Naming::Gguf | Naming::GgufLfm2, _, Down) => return format!("blk.{layer}.ffn_down_exps.weight"),
         (_, ExpertTensors::Each, Router) => "mlp.gate".into(),
         (_, ExpertTensors::Each, Gate) => format!("mlp.experts.{expert}.gate_proj"),
         (_, ExpertTensors::Each, Up | GateUp) => format!("mlp.experts.{expert}.up_proj"),
@@ -111,6 +137,9 @@ fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {
         Slot::Down => "mlp.down_proj.weight",
         Slot::PostMlpNorm => "post_feedforward_layernorm.weight",
         Slot::LayerScalar => "layer_scalar",
+        Slot::ConvIn => "conv.in_proj.weight",
+        Slot::ConvTaps => "conv.conv.weight",
+        Slot::ConvOut => "conv.out_proj.weight",
     };
     format!("layers.{layer}.{part}")
 }
@@ -139,6 +168,9 @@ fn gguf(slot: Slot, layer: usize) -> String {
         Slot::Down => "ffn_down",
         Slot::PostMlpNorm => "post_ffw_norm",
         Slot::LayerScalar => "layer_output_scale",
+        Slot::ConvIn => "shortconv.in_proj",
+        Slot::ConvTaps => "shortconv.conv",
+        Slot::ConvOut => "shortconv.out_proj",
     };
     format!("blk.{layer}.{part}.weight")
 }

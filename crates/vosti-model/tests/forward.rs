@@ -213,6 +213,13 @@ impl<'a> Evaluator<'a> {
 
     fn store(&mut self, k: u32, qkv: u32, layer: usize) {
         let launch = self.launch(k);
+        if launch.spec.kernel == "store_gated" {
+            let gated =
+                |row: &[f32]| (0..row.len() / 3).map(|c| row[c] * row[2 * row.len() / 3 + c]).collect::<Vec<_>>();
+            let rows = self.buffers[qkv as usize].chunks(6 * int(launch, "KV_HEADS") * int(launch, "D"));
+            self.caches[layer] = (rows.flat_map(gated).collect(), Vec::new());
+            return;
+        }
         let x = &self.buffers[qkv as usize];
         let (heads, d, packed) = (int(launch, "KV_HEADS"), 2 * int(launch, "HALF"), int(launch, "PACKED"));
         let keys = self.rotate(launch, x, int(launch, "K_FIRST"), heads, int(launch, "NORM") == 1);
@@ -224,8 +231,27 @@ impl<'a> Evaluator<'a> {
         self.caches[layer] = (keys, values);
     }
 
+    /// A convolution over the last rows of the cache, times the gate of the output.
+    fn short_conv(&mut self, launch: &Launch, fused: u32, layer: usize, out: u32) {
+        let taps = self.weight(launch, "taps");
+        let (width, channels) = (int(launch, "WINDOW"), 2 * int(launch, "KV_HEADS") * int(launch, "D"));
+        let cell = |p: usize, c: usize| {
+            let seen = (0..width).filter(|w| p + 1 + w >= width);
+            let sum = seen
+                .map(|w| taps[c * width + w] * self.caches[layer].0[(p + 1 + w - width) * channels + c])
+                .sum::<f32>();
+            self.buffers[fused as usize][p * 3 * channels + channels + c] * sum
+        };
+        let result = (0..self.tokens.len()).flat_map(|p| (0..channels).map(move |c| (p, c)));
+        self.buffers[out as usize] = result.map(|(p, c)| cell(p, c)).collect();
+    }
+
     fn attend(&mut self, k: u32, q: u32, layer: usize, out: u32, window: Option<u32>) {
         let launch = self.launch(k);
+        if launch.spec.kernel == "short_conv" {
+            assert_eq!(window, Some(int(launch, "WINDOW") as u32));
+            return self.short_conv(launch, q, layer, out);
+        }
         let (kv_heads, group, d) = (int(launch, "KV_HEADS"), int(launch, "GROUP"), int(launch, "D"));
         let heads = kv_heads * group;
         let known = (int(launch, "WINDOWED") == 1).then(|| int(launch, "WINDOW") as u32);
@@ -395,6 +421,11 @@ fn a_dense_granite4_computes_transformers_logits() {
 #[test]
 fn a_smollm3_with_a_layer_without_rotation_computes_transformers_logits() {
     check("smollm3");
+}
+
+#[test]
+fn an_lfm2_with_convolutions_computes_transformers_logits() {
+    check("lfm2");
 }
 
 #[test]

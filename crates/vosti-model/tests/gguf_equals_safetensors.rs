@@ -113,6 +113,16 @@ fn write_values(w: &mut Writer, config: &Value) {
     }
     match architecture {
         "gemma4" => write_gemma4_values(w, config),
+        "lfm2" => {
+            let heads = |kind: &Value| if kind == "conv" { 0 } else { int("num_key_value_heads") as u32 };
+            let types = config["layer_types"].as_array().unwrap();
+            let list: Vec<u8> = types.iter().flat_map(|kind| heads(kind).to_le_bytes()).collect();
+            w.list(&key("attention.head_count_kv"), 4, types.len(), &list);
+            // Two thirds, rounded up.
+            let multiple = int("block_multiple_of");
+            w.int(&key("feed_forward_length"), (int("block_ff_dim") * 2 / 3).next_multiple_of(multiple));
+            w.int(&key("shortconv.l_cache"), int("conv_L_cache"));
+        }
         _ => {
             w.int(&key("attention.head_count_kv"), int("num_key_value_heads"));
             let shared = config["shared_intermediate_size"].as_u64();
@@ -221,6 +231,7 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
     match name {
         "embed_tokens.weight" => return "token_embd.weight".into(),
         "norm.weight" => return "output_norm.weight".into(),
+        "embedding_norm.weight" => return "token_embd_norm.weight".into(),
         "lm_head.weight" => return "output.weight".into(),
         _ => {}
     }
@@ -248,6 +259,17 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         "mlp.up_proj" => "ffn_up",
         "mlp.down_proj" => "ffn_down",
         "layer_scalar" => "layer_output_scale",
+        "operator_norm" => "attn_norm",
+        "ffn_norm" => "ffn_norm",
+        "self_attn.q_layernorm" => "attn_q_norm",
+        "self_attn.k_layernorm" => "attn_k_norm",
+        "self_attn.out_proj" => "attn_output",
+        "feed_forward.w1" => "ffn_gate",
+        "feed_forward.w3" => "ffn_up",
+        "feed_forward.w2" => "ffn_down",
+        "conv.in_proj" => "shortconv.in_proj",
+        "conv.conv" => "shortconv.conv",
+        "conv.out_proj" => "shortconv.out_proj",
         other => panic!("{other}"),
     };
     format!("blk.{layer}.{part}.weight")
@@ -463,6 +485,11 @@ fn a_dense_granite4_reads_the_same_from_both() {
 #[test]
 fn a_smollm3_reads_the_same_from_both() {
     check("smollm3");
+}
+
+#[test]
+fn an_lfm2_reads_the_same_from_both() {
+    check("lfm2");
 }
 
 #[test]

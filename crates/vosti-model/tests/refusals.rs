@@ -75,6 +75,10 @@ fn factors_out_of_range_are_refused_by_their_field() {
         ("smollm3", "no_rope_layer_interval", json!(0)),
         ("smollm3", "no_rope_layers", json!([1])),
         ("olmo3", "layer_types", json!(["full_attention"])),
+        ("lfm2", "layer_types", json!(["conv", "full_attention", "linear_attention"])),
+        ("lfm2", "layer_types", json!(["conv"])),
+        ("lfm2", "conv_L_cache", json!(5)),
+        ("lfm2", "num_attention_heads", json!(7)),
         ("ministral", "layer_types", json!(["full_attention", "linear_attention", "full_attention"])),
     ] {
         let error = refusal(name, key, value);
@@ -104,6 +108,7 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("qwen2", "hidden_act", json!("relu")),
         ("smollm3", "use_sliding_window", json!(true)),
         ("gemma2", "use_bidirectional_attention", json!(true)),
+        ("lfm2", "conv_bias", json!(true)),
         ("granite4", "num_local_experts", json!(8)),
         ("granite4", "layer_types", json!(["attention", "mamba", "attention"])),
         ("granite4", "position_embedding_type", json!("alibi")),

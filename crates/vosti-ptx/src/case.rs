@@ -189,8 +189,8 @@ impl Maker<'_> {
             }
             Role::CacheK | Role::CacheV => self.floats(elem, &mut |maker, keys| keys.any(&mut maker.random)),
             Role::In(0) if self.contract.shape.attends() => {
-                let rows = step.rows;
-                self.floats(elem, &mut |maker, keys| keys.queries(rows, &mut maker.random))
+                let many = self.extent(param)?;
+                self.floats(elem, &mut |maker, keys| keys.queries(many, &mut maker.random))
             }
             _ => {
                 let many = self.extent(param)?;

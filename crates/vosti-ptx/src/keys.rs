@@ -13,7 +13,6 @@ use vosti_kernels::{Const, Spec};
 /// Dimensions of a cache and its queries.
 pub(crate) struct Keys {
     heads: usize,
-    group: usize,
     page: usize,
     d: usize,
     slope: f32,
@@ -29,7 +28,7 @@ impl Keys {
         };
         let d = if int(spec, "HALF").is_some() { 2 * size("HALF") } else { size("D") };
         let capped = int(spec, "CAPPED") == Some(1);
-        Keys { heads: size("KV_HEADS"), group: size("GROUP"), page: size("PAGE"), d, slope, capped }
+        Keys { heads: size("KV_HEADS"), page: size("PAGE"), d, slope, capped }
     }
 
     /// `[pages, heads, page, d]`: any numbers.
@@ -37,13 +36,13 @@ impl Keys {
         (0..PAGES * self.heads * self.page * self.d).map(|_| random.float()).collect()
     }
 
-    /// `[rows, heads, group, d]`: the first number of each head is from 1 to 1.25.
-    pub fn queries(&self, rows: usize, random: &mut Random) -> Vec<f32> {
+    /// `[rows, .., d]`: the first number of each head is from 1 to 1.25.
+    pub fn queries(&self, many: usize, random: &mut Random) -> Vec<f32> {
         let number = |i: usize, random: &mut Random| match i % self.d {
             0 => 1.125 + random.unit() / 8.0,
             _ => random.unit(),
         };
-        (0..rows * self.heads * self.group * self.d).map(|i| number(i, random)).collect()
+        (0..many).map(|i| number(i, random)).collect()
     }
 
     /// `[pages, heads, page, d]`.

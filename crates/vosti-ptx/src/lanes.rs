@@ -122,6 +122,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row("add.u32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_add(s32(b))))),
     Row("add.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_add(b))),
     Row("sub.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_sub(s32(b))))),
+    Row("sub.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_sub(b))),
     Row("mul.lo.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_mul(s32(b))))),
     Row("mul.lo.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_mul(b))),
     Row("mul.wide.u32", D, &[W, W], all!(|[a, b, _]| a * b)),

@@ -1,5 +1,5 @@
-//! `vosti check --profile quick` on the two real models and on mixtures of experts with random weights, and `--self-test`: the
-//! README's promise, checked as a user would check it.
+//! `vosti check --profile quick` on the two real models, and on mixtures of experts and convolutions with random weights, and
+//! `--self-test`: the README's promise, checked as a user would check it.
 //!
 //! The models are fetched through pip if they are not in the cache yet.
 
@@ -40,6 +40,13 @@ fn mixtures_of_experts_give_the_same_bits_whatever_else_happens() {
         let config = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
         passes(&["check", "--profile", "quick", "--model", &config]);
     }
+}
+
+/// LFM2 has two layers with convolutions and one with attention.
+#[test]
+fn convolutions_give_the_same_bits_whatever_else_happens() {
+    let config = format!("{}/../vosti-model/tests/tiny/lfm2/config.json", env!("CARGO_MANIFEST_DIR"));
+    passes(&["check", "--profile", "quick", "--model", &config]);
 }
 
 #[test]

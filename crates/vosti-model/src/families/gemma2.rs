@@ -5,7 +5,7 @@
 
 use super::{Family, expect_activation, llama, refuse_bias, refuse_flag};
 use crate::config::{Fields, sliding_types};
-use crate::decoder::{Activation, Attention, Decoder, Mixer};
+use crate::decoder::{Activation, Attention, Decoder};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -38,7 +38,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
     let count = decoder.layers.len();
-    let Mixer::Attention(Attention { heads, head_dim, .. }) = decoder.layers[0].mixer;
+    let Attention { heads, head_dim, .. } = *decoder.attentions().next().expect("Llama's layers have attention");
     // The file does not have `query_pre_attn_scalar`. It is the head size, except for 27B, which has 46 layers.
     let scalar = if count == 46 { decoder.hidden / heads.max(1) } else { head_dim };
     let window = metadata.u32_or("gemma2.attention.sliding_window", 4096)?;

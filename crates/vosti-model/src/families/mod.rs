@@ -9,6 +9,7 @@ mod gemma2;
 mod gemma3;
 mod gemma4;
 mod granite;
+mod lfm2;
 mod llama;
 mod mistral;
 mod olmo;
@@ -47,7 +48,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 15] = [
+pub static FAMILIES: [Family; 16] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -62,6 +63,7 @@ pub static FAMILIES: [Family; 15] = [
     granite::FAMILY,
     granite::MIXTURE,
     smollm3::FAMILY,
+    lfm2::FAMILY,
     ernie4_5::FAMILY,
 ];
 

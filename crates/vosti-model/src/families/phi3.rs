@@ -8,7 +8,7 @@
 use super::rotary::{longrope, rope_type};
 use super::{Family, llama, refuse_bias};
 use crate::config::Fields;
-use crate::decoder::{Decoder, Mixer, Rope, RopeScaling};
+use crate::decoder::{Decoder, Rope, RopeScaling};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -31,7 +31,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
     // The scaling is read below, so it is hidden from the shared reader.
     let mut decoder = llama::read_config(&fields.without(&["rope_scaling", "rope_parameters"]), FAMILY.name, 10_000.0)?;
-    let Mixer::Attention(first) = &decoder.layers[0].mixer;
+    let first = decoder.attentions().next().expect("Llama's layers have attention");
     let head_dim = first.head_dim;
     let parameters = fields.object("rope_parameters").or_else(|| fields.object("rope_scaling"));
     let old = parameters.unwrap_or(*fields);
@@ -54,7 +54,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
-    let Mixer::Attention(first) = &decoder.layers[0].mixer;
+    let first = decoder.attentions().next().expect("Llama's layers have attention");
     let rope = first.rope.clone();
     let rotary = metadata.u32_or("phi3.rope.dimension_count", rope.head_dim)?;
     let window = metadata.u32_opt("phi3.attention.sliding_window")?.filter(|window| *window > 0);

@@ -121,7 +121,8 @@ impl Builder<'_> {
 
     /// Declares the layer's cache and stores its keys and values there.
     fn store(&mut self, index: usize, attention: &Attention, packed: &Projection, qkv: u32) -> Result<u32> {
-        let group = self.group(attention);
+        let Attention { window, kv_heads, head_dim, .. } = *attention;
+        let group = self.group(GroupDecl { window, kv_heads, head_dim, dtype: self.target.act });
         let cache = self.layers.len() as u32;
         self.layers.push(LayerDecl { group });
         // The temperature multiplies queries only.
@@ -184,9 +185,7 @@ impl Builder<'_> {
     }
 
     /// The cache group of layers with this window and shape.
-    fn group(&mut self, attention: &Attention) -> u32 {
-        let Attention { window, kv_heads, head_dim, .. } = *attention;
-        let decl = GroupDecl { window, kv_heads, head_dim, dtype: self.target.act };
+    pub(super) fn group(&mut self, decl: GroupDecl) -> u32 {
         let found = self.groups.iter().position(|group| *group == decl).unwrap_or_else(|| {
             self.groups.push(decl);
             self.groups.len() - 1

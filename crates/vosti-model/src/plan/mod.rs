@@ -2,10 +2,11 @@
 //!
 //! A plan never depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
 //! alone. Buffers alternate, so that no op writes a buffer that it reads. This module has the layer as a whole and what its
-//! parts are made with; `attention.rs`, `mlp.rs` and `head.rs` have the parts.
+//! parts are made with; `attention.rs`, `conv.rs`, `mlp.rs` and `head.rs` have the parts.
 //! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
 mod attention;
+mod conv;
 mod head;
 mod mlp;
 mod product;
@@ -214,6 +215,11 @@ impl Builder<'_> {
                 let qkv = self.qkv_factor(index, attention);
                 let input = self.enter(index, &MIXER, stream[0], &qkv)?;
                 self.attention(index, attention, (input, qkv))?
+            }
+            Mixer::ShortConv(conv) => {
+                let fused = self.conv_factor(index);
+                let input = self.enter(index, &MIXER, stream[0], &fused)?;
+                self.short_conv(index, *conv, (input, fused))?
             }
         };
         if index + 1 == d.layers.len() {

@@ -44,11 +44,11 @@ const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\
 
 const PLAIN: Pre = Pre { names: &[], cut: Cut::Words, whole_words: false, nfc: false, add_bos: false };
 
-/// Llama 3, Falcon 3 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3 (`smaug-bpe`); Qwen and R1's
+/// Llama 3, Falcon 3, LFM2 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3 (`smaug-bpe`); Qwen and R1's
 /// Qwens; Mistral Nemo, Ministral and Mistral Small; Phi 4 mini; SmolLM 2; Granite 3 (`refact`) and those like it; GPT-2's.
 const PRE: [Pre; 9] = [
     Pre {
-        names: &["llama-bpe", "llama-v3", "llama3", "falcon3", "pixtral"],
+        names: &["llama-bpe", "llama-v3", "llama3", "falcon3", "pixtral", "lfm2"],
         cut: Cut::Matches(LLAMA3),
         whole_words: true,
         add_bos: true,

@@ -1,0 +1,127 @@
+//! LFM2 (dense): most layers mix rows by a short gated convolution, the others by attention with an RMS norm on each query and key
+//! head.
+//!
+//! Source: transformers `models/lfm2`; llama.cpp's `lfm2`. The gated inputs of a convolution are cached in the activations' type, as
+//! transformers caches them, and its sum is in FP32, oldest input first: that is the definition here.
+
+use super::rotary::{gguf_rope, rope_of};
+use super::{Family, llama, refuse_flag};
+use crate::config::{Fields, layer_count};
+use crate::decoder::{Attention, Decoder, Layer, Mixer, Naming, QkNorm, ShortConv};
+use crate::error::{ModelError, Result};
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    name: "LFM2",
+    model_types: &["lfm2"],
+    architecture: "lfm2",
+    examples: &["LiquidAI/LFM2-350M", "LiquidAI/LFM2-1.2B", "LiquidAI/LFM2-2.6B"],
+    head_max: super::HEAD_MAX,
+    from_config,
+    from_gguf,
+};
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_flag(fields, FAMILY.name, "conv_bias")?;
+    let hidden = fields.u32("hidden_size")?;
+    let heads = fields.u32_or("num_attention_heads", 32)?;
+    let head_dim = hidden.checked_div(heads).filter(|d| d * heads == hidden).ok_or_else(|| {
+        fields.bad("num_attention_heads", format!("is {heads}, not a divisor of hidden_size {hidden}"))
+    })?;
+    let kv_heads = fields.u32_or("num_key_value_heads", 8)?;
+    let count = layer_count(fields, "num_hidden_layers")?;
+    let attention = normed(llama::attention(heads, kv_heads, rope_of(fields, head_dim, 1_000_000.0)?));
+    let conv = ShortConv { taps: fields.u32_or("conv_L_cache", 3)? };
+    let layer = llama::layer(attention, llama::gated(width(fields)?));
+    Ok(Decoder {
+        family: FAMILY.name,
+        vocab: fields.u32("vocab_size")?,
+        hidden,
+        context: fields.u32_or("max_position_embeddings", 128_000)?,
+        eps: fields.f64_or("norm_eps", 1e-5)?,
+        embed_scale: 1.0,
+        final_softcap: 0.0,
+        logits_divisor: 1.0,
+        tied: fields.bool_or("tie_embedding", true)?,
+        naming: Naming::Lfm2,
+        norm_offset: 0.0,
+        permuted: false,
+        layers: mixed(vec![layer; count as usize], &attends(fields, count)?, conv),
+    })
+}
+
+/// Which layers have attention.
+fn attends(fields: &Fields, count: u32) -> Result<Vec<bool>> {
+    if let Some(types) = fields.strings_opt("layer_types")? {
+        if types.len() != count as usize {
+            return Err(fields.bad("layer_types", format!("has {} entries for {count} layers", types.len())));
+        }
+        if let Some(other) = types.iter().find(|kind| !["conv", "full_attention"].contains(*kind)) {
+            return Err(fields.bad("layer_types", format!("has `{other}`; known are conv and full_attention")));
+        }
+        return Ok(types.iter().map(|kind| *kind == "full_attention").collect());
+    }
+    let full = fields.u32s_opt("full_attn_idxs")?;
+    Ok((0..count).map(|i| full.as_ref().is_none_or(|full| full.contains(&i))).collect())
+}
+
+/// Columns of gate and up: `block_ff_dim` or `intermediate_size`, or two thirds of it rounded up, unless the configuration says no.
+fn width(fields: &Fields) -> Result<u32> {
+    let given = fields.u32_opt("block_ff_dim")?.map_or_else(|| fields.u32("intermediate_size"), Ok)?;
+    if !fields.bool_or("block_auto_adjust_ff_dim", true)? {
+        return Ok(given);
+    }
+    let (factor, multiple) =
+        (fields.f64_or("block_ffn_dim_multiplier", 1.0)?, fields.u32_or("block_multiple_of", 256)?);
+    let scaled = factor * (u64::from(given) * 2 / 3) as f64;
+    let width = if (0.0..f64::from(1 << 30)).contains(&scaled) { scaled as u32 } else { u32::MAX };
+    Ok(width.checked_next_multiple_of(multiple.max(1)).unwrap_or(u32::MAX))
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let key = |name: &str| format!("lfm2.{name}");
+    if metadata.u32_or(&key("attention.sliding_window"), 0)? != 0 {
+        return Err(ModelError::Feature { family: FAMILY.name, feature: "a sliding window".into() });
+    }
+    let hidden = metadata.u32(&key("embedding_length"))?;
+    let count = metadata.layers(&key("block_count"))? as usize;
+    let heads = metadata.u32(&key("attention.head_count"))?;
+    let head_dim = metadata.u32_or(&key("attention.key_length"), hidden.checked_div(heads).unwrap_or(0))?;
+    // Layers without attention have no KV head.
+    let kv_heads = metadata.u32_each(&key("attention.head_count_kv"), count)?;
+    let widths = metadata.u32_each(&key("feed_forward_length"), count)?;
+    let rope = gguf_rope(metadata, FAMILY.architecture, head_dim, 1_000_000.0)?;
+    let conv = ShortConv { taps: metadata.u32(&key("shortconv.l_cache"))? };
+    let layer = |(kv_heads, width): (&u32, &u32)| {
+        llama::layer(normed(llama::attention(heads, *kv_heads, rope.clone())), llama::gated(*width))
+    };
+    let layers = kv_heads.iter().zip(&widths).map(layer).collect();
+    let attends: Vec<bool> = kv_heads.iter().map(|heads| *heads > 0).collect();
+    Ok(Decoder {
+        family: FAMILY.name,
+        vocab: metadata.vocabulary()?,
+        hidden,
+        context: metadata.u32(&key("context_length"))?,
+        eps: metadata.eps(&key("attention.layer_norm_rms_epsilon"))?,
+        embed_scale: 1.0,
+        final_softcap: 0.0,
+        logits_divisor: 1.0,
+        tied: true,
+        naming: Naming::GgufLfm2,
+        norm_offset: 0.0,
+        permuted: false,
+        layers: mixed(layers, &attends, conv),
+    })
+}
+
+fn normed(attention: Attention) -> Attention {
+    Attention { qk_norm: QkNorm::Heads, ..attention }
+}
+
+/// The layers, with a convolution in those that do not attend.
+fn mixed(mut layers: Vec<Layer>, attends: &[bool], conv: ShortConv) -> Vec<Layer> {
+    for (layer, _) in layers.iter_mut().zip(attends).filter(|(_, attends)| !**attends) {
+        layer.mixer = Mixer::ShortConv(conv);
+    }
+    layers
+}
