@@ -36,9 +36,9 @@ import triton.language as tl
 # BQ = 4
 # [shapes]
 # q = ["rows", "KEY_HEADS", "DK"]
-# keys = ["pages", "PAGE", "KEY_HEADS", "GROUP", "DK"]
-# values = ["pages", "PAGE", "KEY_HEADS", "GROUP", "DV"]
-# decays = ["pages", "PAGE", "KEY_HEADS", "GROUP"]
+# keys = ["pages", "KEY_HEADS", "GROUP", "PAGE", "DK"]
+# values = ["pages", "KEY_HEADS", "GROUP", "PAGE", "DV"]
+# decays = ["pages", "KEY_HEADS", "GROUP", "PAGE", "1"]
 # ends = ["pages", "KEY_HEADS", "GROUP", "DK", "DV"]
 # out = ["rows", "KEY_HEADS", "GROUP", "DV"]
 # ///
@@ -64,12 +64,12 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, value
 
     # A row's own log-decay.
     own_page = tl.load(page_table + table + p // PAGE, mask=live, other=0)
-    own = tl.load(decays + ((own_page.to(tl.int64) * PAGE + p % PAGE) * HEADS + head), mask=live, other=0.0)
+    own = tl.load(decays + ((own_page.to(tl.int64) * HEADS + head) * PAGE + p % PAGE), mask=live, other=0.0)
 
     result = tl.zeros((BQ, DV), tl.float32)
     for i in range(start // PAGE, tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)):
         page = tl.load(page_table + table + i)
-        line = (page.to(tl.int64) * PAGE + j) * HEADS + head
+        line = (page.to(tl.int64) * HEADS + head) * PAGE + j
         page_k = tl.load(keys + (line[:, None] * DK + d[None, :]))
         page_u = tl.load(values + (line[:, None] * DV + e[None, :]))
         page_c = tl.load(decays + line)

@@ -44,9 +44,9 @@ import triton.language as tl
 # v = ["rows", "KEY_HEADS", "GROUP", "DV"]
 # g = ["rows", "KEY_HEADS", "GROUP"]
 # beta = ["rows", "KEY_HEADS", "GROUP"]
-# keys = ["pages", "PAGE", "KEY_HEADS", "GROUP", "DK"]
-# values = ["pages", "PAGE", "KEY_HEADS", "GROUP", "DV"]
-# decays = ["pages", "PAGE", "KEY_HEADS", "GROUP"]
+# keys = ["pages", "KEY_HEADS", "GROUP", "PAGE", "DK"]
+# values = ["pages", "KEY_HEADS", "GROUP", "PAGE", "DV"]
+# decays = ["pages", "KEY_HEADS", "GROUP", "PAGE", "1"]
 # ends = ["pages", "KEY_HEADS", "GROUP", "DK", "DV"]
 # ///
 @triton.jit
@@ -83,7 +83,7 @@ def kernel(k, v, g, beta, tile_table, tile_row, tile_rows, tile_pos, page_table,
         new = i >= start
         row = (first + (i - start)).to(tl.int64)
         page = tl.load(page_table + table + i // PAGE)
-        line = (page.to(tl.int64) * PAGE + at) * HEADS + head
+        line = (page.to(tl.int64) * HEADS + head) * PAGE + at
 
         # A row's own entry.
         own_k = tl.load(k + ((row * KEY_HEADS + key_head) * DK + d), mask=new, other=0.0)
@@ -106,7 +106,7 @@ def kernel(k, v, g, beta, tile_table, tile_row, tile_rows, tile_pos, page_table,
         # The entry at this position, of an earlier step or of this one.
         old = i < start
         entry_k = tl.where(new, own_k, tl.load(keys + (line * DK + d), mask=old, other=0.0))
-        entry_u = tl.where(new, own_u, tl.load(values + ((line + 1) * DV + e), mask=old, other=0.0))
+        entry_u = tl.where(new, own_u, tl.load(values + ((line + PAGE) * DV + e), mask=old, other=0.0))
         last = tl.where(new, own_c, tl.load(decays + line, mask=old, other=0.0))
         here = j == at
         page_k = tl.where(here[:, None], entry_k[None, :], page_k)

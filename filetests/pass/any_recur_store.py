@@ -40,9 +40,9 @@ import triton.language as tl
 # v = ["rows", "KEY_HEADS", "GROUP", "DV"]
 # g = ["rows", "KEY_HEADS", "GROUP"]
 # beta = ["rows", "KEY_HEADS", "GROUP"]
-# keys = ["pages", "PAGE", "KEY_HEADS", "GROUP", "DK"]
-# values = ["pages", "PAGE", "KEY_HEADS", "GROUP", "DV"]
-# decays = ["pages", "PAGE", "KEY_HEADS", "GROUP"]
+# keys = ["pages", "KEY_HEADS", "GROUP", "PAGE", "DK"]
+# values = ["pages", "KEY_HEADS", "GROUP", "PAGE", "DV"]
+# decays = ["pages", "KEY_HEADS", "GROUP", "PAGE", "1"]
 # ends = ["pages", "KEY_HEADS", "GROUP", "DK", "DV"]
 # ///
 @triton.jit
@@ -79,7 +79,7 @@ def kernel(k, v, g, beta, tile_table, tile_row, tile_rows, tile_pos, page_table,
         new = i >= start
         row = (first + (i - start)).to(tl.int64)
         page = tl.load(page_table + table + i // PAGE)
-        line = (page.to(tl.int64) * PAGE + at) * HEADS + head
+        line = (page.to(tl.int64) * HEADS + head) * PAGE + at
 
         # A row's own entry.
         own_k = tl.load(k + ((row * KEY_HEADS + key_head) * DK + d), mask=new, other=0.0)

@@ -9,6 +9,7 @@ use crate::error::KernelError;
 use crate::spec::{Const, Spec};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use vosti_core::{GroupDecl, PartDecl};
 
 /// The shapes that the engine's proof relies on: three, the two that together are the third, and the two of a layer with a state.
 ///
@@ -112,10 +113,26 @@ pub enum Role {
     CacheV,
     /// `[splits, ROWS, width]`: the op's i-th scratch, which passes numbers from one of its launches to the next.
     Scratch(usize),
-    /// `[pages, PAGE, ..]`: the i-th part of this layer's entries, one a position.
+    /// `[pages, .., PAGE, width]`: the i-th part of this layer's entries, one a position. Keys and values are such parts.
     Entry(usize),
     /// `[pages, ..]`: the i-th part of the state at a page's end, which belongs to the entry at the page's last position.
     State(usize),
+}
+
+impl Role {
+    /// The part of a layer's pages that a parameter of this role is bound to, with its number among all parts; those of entries
+    /// come first. None if the group has no such part, or if the role is of no cache. Attention's keys are the first part.
+    pub fn part(self, group: &GroupDecl) -> Option<(usize, PartDecl)> {
+        let (list, i) = match self {
+            Role::CacheK => (&group.entry, 0),
+            Role::CacheV => (&group.entry, 1),
+            Role::Entry(i) => (&group.entry, i),
+            Role::State(i) => (&group.state, i),
+            _ => return None,
+        };
+        let before = if let Role::State(_) = self { group.entry.len() } else { 0 };
+        list.get(i).map(|part| (before + i, *part))
+    }
 }
 
 /// One kernel parameter, in signature order.

@@ -117,11 +117,8 @@ impl Bundle {
         for (index, op) in plan.program.ops.iter().enumerate() {
             let binding = plan.bindings.get(op.uses().binding as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
-            let stages = launch_pair::stages(op_contract::shape(op), launches.len()).ok_or(BundleError::Launches {
-                op: op_contract::name(op),
-                index,
-                launches: launches.len(),
-            })?;
+            let stages = launch_pair::stages(op_contract::shape(&plan.program, op), launches.len())
+                .ok_or(BundleError::Launches { op: op_contract::name(op), index, launches: launches.len() })?;
             let misfit = |kernel: &str, why: String| BundleError::Misfit {
                 origin: self.origin(),
                 kernel: kernel.into(),

@@ -23,6 +23,8 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
         (Shape::Rowwise, 1) => Some(&[Shape::Rowwise]),
         (Shape::StoreKv, 1) => Some(&[Shape::StoreKv]),
         (Shape::Attend, 1) => Some(&[Shape::Attend]),
+        (Shape::RecurStore, 1) => Some(&[Shape::RecurStore]),
+        (Shape::RecurRead, 1) => Some(&[Shape::RecurRead]),
         (Shape::Attend, 2) => Some(&[Shape::AttendPart, Shape::AttendCombine]),
         _ => None,
     }

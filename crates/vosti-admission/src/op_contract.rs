@@ -6,7 +6,7 @@
 //! and `launch_pair.rs` checks that the two together are the op.
 
 use std::collections::BTreeMap;
-use vosti_core::{Dtype, Op, PAGE, Program, RowSet, Uses};
+use vosti_core::{Dtype, GroupDecl, Op, PAGE, PartDecl, Program, RowSet, Uses};
 use vosti_kernels::{Const, Grid, Programs, Role, Scratch, Shape, Spec};
 use vosti_model::Weight;
 use vosti_tile::Scalar;
@@ -16,30 +16,34 @@ use vosti_verify::problem::{Axis, Buffer, Dim, limit};
 /// An op's name in messages.
 pub fn name(op: &Op) -> &'static str {
     let used = op.uses();
-    match shape_of(&used) {
-        Shape::StoreKv => "StoreKv",
-        Shape::Attend => "Attend",
+    match (used.cache_written, used.cache_read) {
+        (Some(_), _) => "StoreKv",
+        (None, Some(_)) => "Attend",
         _ if used.tokens => "Embed",
         _ => "Rowwise",
     }
 }
 
-/// The shape of an op's contract.
-pub fn shape(op: &Op) -> Shape {
-    shape_of(&op.uses())
+/// The shape of an op's contract. Where pages have a state, it is that of a store that looks back, and of its read.
+pub fn shape(program: &Program, op: &Op) -> Shape {
+    shape_of(program, &op.uses())
 }
 
-fn shape_of(used: &Uses) -> Shape {
+fn shape_of(program: &Program, used: &Uses) -> Shape {
+    let recurs = group(program, used).is_some_and(|group| !group.state.is_empty());
     match (used.cache_written, used.cache_read) {
+        (Some(_), _) if recurs => Shape::RecurStore,
         (Some(_), _) => Shape::StoreKv,
+        (None, Some(_)) if recurs => Shape::RecurRead,
         (None, Some(_)) => Shape::Attend,
         (None, None) => Shape::Rowwise,
     }
 }
 
-/// The layer whose cache an op reads or writes.
-fn layer(used: &Uses) -> Option<u32> {
-    used.cache_written.map(|write| write.layer).or(used.cache_read.map(|read| read.layer))
+/// The group of the layer whose cache an op reads or writes.
+fn group<'a>(program: &'a Program, used: &Uses) -> Option<&'a GroupDecl> {
+    let layer = used.cache_written.map(|write| write.layer).or(used.cache_read.map(|read| read.layer))?;
+    program.groups.get(program.layers.get(layer as usize)?.group as usize)
 }
 
 /// A launch of an op.
@@ -95,10 +99,34 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     if let Some(i) = (0..launch.scratch.len()).find(|i| problem.role(Role::Scratch(*i)).is_none()) {
         return Err(format!("no parameter is the op's scratch {i}"));
     }
+    if let Some(write) = used.cache_written {
+        stores_all(program, &used, problem)?;
+        looks_back(write.back, problem)?;
+    }
     if let Some(read) = used.cache_read {
         attend(read.window, problem)?;
     }
     Ok(())
+}
+
+/// Refuses a store that leaves a part of its layer's pages as it was.
+fn stores_all(program: &Program, used: &Uses, problem: &Problem) -> Result<(), String> {
+    let Some(group) = group(program, used) else { return Ok(()) };
+    let stored = |part: usize| problem.buffers.iter().any(|b| b.role.part(group).is_some_and(|(i, _)| i == part));
+    match (0..group.entry.len() + group.state.len()).find(|part| !stored(*part)) {
+        None => Ok(()),
+        Some(part) if part < group.entry.len() => Err(format!("no parameter is part {part} of the layer's entries")),
+        Some(part) => Err(format!("no parameter is part {} of the layer's states", part - group.entry.len())),
+    }
+}
+
+/// Refuses a store whose entries depend on more earlier entries than the op shows it. Any store may look back less.
+fn looks_back(back: u32, problem: &Problem) -> Result<(), String> {
+    let needs = if problem.shape == Shape::RecurStore { problem.premises.page().unwrap_or(i128::MAX) } else { 0 };
+    match needs <= i128::from(back) {
+        true => Ok(()),
+        false => Err(format!("its entries depend on {needs} entries before them, the op shows it {back}")),
+    }
 }
 
 /// The grid that is proved. Error: an axis has a dimension that is not bound, or a number that no device counts.
@@ -135,7 +163,8 @@ pub fn same_numbers(first: &Spec, other: &Spec) -> Result<(), String> {
 
 /// False if the op gives nothing for the buffer's role; an error if it gives something else than the contract says.
 fn role(program: &Program, used: &Uses, problem: &Problem, buffer: &Buffer, launch: &Bound) -> Result<bool, String> {
-    let shape = shape_of(used);
+    let shape = shape_of(program, used);
+    let tiles = matches!(shape, Shape::Attend | Shape::RecurStore | Shape::RecurRead);
     let all = used.rows == RowSet::All;
     match buffer.role {
         Role::In(i) => used.inputs.get(i).map_or(Ok(false), |b| rows(program, used, *b, &buffer.dims)),
@@ -148,32 +177,33 @@ fn role(program: &Program, used: &Uses, problem: &Problem, buffer: &Buffer, laun
             }
             Some((_, Some(weight))) => self::weight(program, used.tokens, weight, &buffer.dims),
         },
-        Role::Rows => Ok(shape != Shape::Attend),
+        Role::Rows => Ok(!tiles),
         Role::Tokens => Ok(used.tokens),
         // A selected row's position stands at its packed index, which a contract over positions does not say.
-        Role::Positions => Ok(!used.tokens && all && shape != Shape::Attend),
+        Role::Positions => Ok(!used.tokens && all && !tiles),
         Role::RowIndex => Ok(!all),
-        Role::Slots => Ok(used.cache_written.is_some()),
-        Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
-            Ok(used.cache_read.is_some())
-        }
+        Role::Slots => Ok(shape == Shape::StoreKv),
+        // A tile of a store that looks back has all rows that the step has of a request: wiring asks the core for tiles that high.
+        Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Ok(tiles),
         // Scratch without elements needs no room.
         Role::Scratch(_) if buffer.dims.first() == Some(&Dim::Const(0)) => Ok(true),
         Role::Scratch(i) => launch.scratch.get(i).map_or(Ok(false), |given| scratch(problem, buffer, given)),
-        Role::CacheK | Role::CacheV => layer(used).map_or(Ok(false), |layer| cache(program, layer, &buffer.dims)),
-        // No cache group has pages with a state.
-        Role::Entry(_) | Role::State(_) => Ok(false),
+        Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_) => {
+            let part = group(program, used).and_then(|group| buffer.role.part(group));
+            part.map_or(Ok(false), |(_, part)| cache(part, buffer))
+        }
     }
 }
 
 /// Refuses a buffer of another element type than the op gives. Whatever the op does not give, [`role`] refuses.
 fn types(program: &Program, used: &Uses, buffer: &Buffer, launch: &Bound) -> Result<(), String> {
     let row = |list: &[u32], i: usize| Some(program.buffers.get(*list.get(i)? as usize)?.dtype);
-    let group = || program.groups.get(program.layers.get(layer(used)? as usize)?.group as usize);
     let given = match buffer.role {
         Role::In(i) => row(&used.inputs, i),
         Role::Out(i) => row(&used.outputs, i),
-        Role::CacheK | Role::CacheV => group().map(|group| group.dtype),
+        Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_) => {
+            group(program, used).and_then(|group| buffer.role.part(group)).map(|(_, part)| part.dtype)
+        }
         Role::Scratch(_) => Some(Dtype::F32),
         Role::Weight(_) => launch.bound.get(&buffer.name).and_then(|name| launch.weights.get(name)).map(Weight::dtype),
         _ => Some(Dtype::I32),
@@ -204,7 +234,11 @@ fn scratch(problem: &Problem, buffer: &Buffer, given: &Scratch) -> Result<bool, 
 
 /// Elements of a row: the product of all extents but the first; None if one is not bound.
 fn width(dims: &[Dim]) -> Option<i128> {
-    dims[1..].iter().try_fold(1i128, |n, dim| match dim {
+    product(&dims[1..])
+}
+
+fn product(dims: &[Dim]) -> Option<i128> {
+    dims.iter().try_fold(1i128, |n, dim| match dim {
         Dim::Const(c) => n.checked_mul(*c),
         _ => None,
     })
@@ -257,12 +291,20 @@ fn weight(program: &Program, embed: bool, weight: &Weight, dims: &[Dim]) -> Resu
     Ok(true)
 }
 
-fn cache(program: &Program, layer: u32, dims: &[Dim]) -> Result<bool, String> {
-    let Some(layer) = program.layers.get(layer as usize) else { return Ok(false) };
-    let Some(group) = program.groups.get(layer.group as usize) else { return Ok(false) };
-    let wanted = [i128::from(group.kv_heads), PAGE as i128, i128::from(group.head_dim)].map(Dim::Const);
-    if dims.first() != Some(&Dim::Pages(PAGE as i128)) || dims[1..] != wanted {
-        return Err(format!("has pages of {:?}, the op's cache {wanted:?}", &dims[1..]));
+/// Refuses a part of a layer's pages with other extents than its group declares: of an entry `[pages, heads.., PAGE, width]`, which
+/// also says which cells a position has; of a state `[pages, ..]` with as many elements in a page.
+fn cache(part: PartDecl, buffer: &Buffer) -> Result<bool, String> {
+    let [heads, width] = [part.heads, part.width].map(i128::from);
+    let (outer, dims) = (buffer.dims.first(), &buffer.dims[1..]);
+    let fits = match (buffer.role, dims) {
+        (Role::State(_), _) => product(dims) == heads.checked_mul(width),
+        (_, [inner @ .., page, last]) => {
+            product(inner) == Some(heads) && [*page, *last] == [PAGE as i128, width].map(Dim::Const)
+        }
+        _ => false,
+    };
+    if outer != Some(&Dim::Pages(PAGE as i128)) || !fits {
+        return Err(format!("has pages of {dims:?}, the op's cache {heads} heads of {width}"));
     }
     Ok(true)
 }

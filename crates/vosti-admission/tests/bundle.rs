@@ -239,7 +239,7 @@ fn extents_that_are_not_the_programs_are_refused() {
         &mut plan.weights.get_mut("layers.0.output").unwrap().recipe
     }
     let changes: [(&str, Change); 12] = [
-        ("`cache_k` holds bf16, the op gives f32", |p| p.program.groups[0].dtype = Dtype::F32),
+        ("`cache_k` holds bf16, the op gives f32", |p| p.program.groups[0].entry[0].dtype = Dtype::F32),
         ("`w` holds bf16, the op gives f32", |p| {
             let Recipe::Matrix { dtype, .. } = matrix(p) else { panic!("it is a matrix") };
             *dtype = Dtype::F32;
@@ -248,8 +248,8 @@ fn extents_that_are_not_the_programs_are_refused() {
         ("the op gives bf16", |p| dtype(p, Dtype::F32, Dtype::Bf16)),
         ("proved for tokens below", |p| p.program.vocab += 1),
         ("wide, the op's buffer", |p| p.program.buffers[0].width += 16),
-        ("pages of", |p| p.program.groups[0].head_dim *= 2),
-        ("pages of", |p| p.program.groups[0].kv_heads += 1),
+        ("pages of", |p| p.program.groups[0].entry[1].width *= 2),
+        ("pages of", |p| p.program.groups[0].entry[0].heads += 1),
         ("for a vocabulary of", |p| p.program.vocab -= 1),
         ("contexts up to", |p| p.program.context = u32::MAX),
         ("the model's weight", |p| p.program.context += 1),

@@ -43,17 +43,13 @@ impl Program {
         while group < self.groups.len()
             invariant
                 group <= self.groups.len(),
-                forall|g: int| 0 <= g < group ==> (#[trigger] self.groups@[g]).window != Some(0u32)
-                    && self.groups@[g].kv_heads > 0 && self.groups@[g].head_dim > 0,
+                forall|g: int| 0 <= g < group ==> (#[trigger] self.groups@[g]).window != Some(0u32),
             decreases self.groups.len() - group,
         {
             if let Some(w) = self.groups[group].window {
                 if w == 0 {
                     return Err(ProgramError::WindowEmpty { group });
                 }
-            }
-            if self.groups[group].kv_heads == 0 || self.groups[group].head_dim == 0 {
-                return Err(ProgramError::GroupEmpty { group });
             }
             group += 1;
         }

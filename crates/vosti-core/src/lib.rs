@@ -62,7 +62,9 @@ pub use image::{Image, ImageError, Place};
 pub use ops::commit::Record;
 pub use plan::{Reads, Select, SeqPlan, StepPlan};
 pub use premises::{CONTEXT_MAX, Meta, ROWS_MAX, TABLE_MAX, Tiling};
-pub use program::{BufferDecl, CacheRead, CacheWrite, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet, Uses};
+pub use program::{
+    BufferDecl, CacheRead, CacheWrite, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, RowSet, Uses,
+};
 pub use proof::symbolic::Symbolic;
 pub use proof::witness::{Countdown, Scene, Witness, lost_execution, scenario, two_executions};
 pub use request::Request;

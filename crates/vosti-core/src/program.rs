@@ -43,17 +43,27 @@ pub struct BufferDecl {
     pub rows: RowSet,
 }
 
-/// A group of cache layers with one window and one shape, which share page tables.
+/// A part of a layer's cache entries, or of the states of its pages: `width` elements for each of `heads`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GroupDecl {
-    /// Keys visible to a position, itself included: position p sees j > p - window. None: all of them.
-    pub window: Option<u32>,
-    /// Key heads, as many as value heads.
-    pub kv_heads: u32,
+pub struct PartDecl {
+    /// How many heads it has.
+    pub heads: u32,
     /// Elements of a head.
-    pub head_dim: u32,
-    /// Type of an element of keys and values.
+    pub width: u32,
+    /// Type of an element.
     pub dtype: Dtype,
+}
+
+/// A group of cache layers with one window and the same parts, which share page tables. To the core an entry is opaque: the state
+/// at a page's end belongs to the entry at the page's last position.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupDecl {
+    /// Entries visible to a position, itself included: position p sees j > p - window. None: all of them.
+    pub window: Option<u32>,
+    /// The parts of an entry, which each position has. Attention's are keys and values.
+    pub entry: Vec<PartDecl>,
+    /// The parts of the state at a page's end. Attention has none.
+    pub state: Vec<PartDecl>,
 }
 
 /// One layer of KV cache.
@@ -372,7 +382,6 @@ impl Program {
 
     pub open spec fn groups_wf(self) -> bool {
         forall|g: int| 0 <= g < self.groups@.len() ==> (#[trigger] self.groups@[g]).window != Some(0u32)
-            && self.groups@[g].kv_heads > 0 && self.groups@[g].head_dim > 0
     }
 
     pub open spec fn layers_wf(self) -> bool {

@@ -19,7 +19,6 @@ fn ill_formed_programs_are_refused_with_the_op() {
     assert_eq!(broken(|p| p.ops.clear()), Empty);
     assert_eq!(broken(|p| p.context = u32::MAX), TooLarge);
     assert_eq!(broken(|p| p.groups[1].window = Some(0)), WindowEmpty { group: 1 });
-    assert_eq!(broken(|p| p.groups[0].head_dim = 0), GroupEmpty { group: 0 });
     assert_eq!(broken(|p| p.layers[1].group = 2), LayerGroup { layer: 1 });
     assert_eq!(broken(|p| p.buffers[2].width = 0), BufferEmpty { buffer: 2 });
     assert_eq!(broken(|p| p.kernels = 0), Empty);

@@ -198,8 +198,8 @@ impl CpuDevice {
 
     /// Bytes of the weights, and bytes of the KV pool.
     pub fn bytes(&self) -> (usize, usize) {
-        let sum = |buffers: &[Buffer]| buffers.iter().map(|b| b.region.len()).sum::<usize>();
-        (self.weights().map(|b| b.region.len()).sum(), sum(&self.wiring.cache_k) + sum(&self.wiring.cache_v))
+        let caches = self.wiring.caches.iter().flatten().map(|b| b.region.len()).sum();
+        (self.weights().map(|b| b.region.len()).sum(), caches)
     }
 
     /// Bytes of the matrices that dots read, in the form in which they are kept, and their number of elements.
@@ -320,7 +320,7 @@ impl Device for CpuDevice {
         if !self.ran {
             return; // Fresh memory is zero already, and stays untouched until it is used.
         }
-        for buffer in self.wiring.cache_k.iter_mut().chain(&mut self.wiring.cache_v) {
+        for buffer in self.wiring.caches.iter_mut().flatten() {
             let bytes = buffer.region.len();
             buffer.region.as_mut_slice::<u8>(bytes).fill(0);
         }

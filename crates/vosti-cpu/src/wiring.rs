@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vosti_core::Program;
 use vosti_kernels::{Admitted, Contract, Proved, Role, Spec};
 use vosti_tile::{Kernel, Scalar};
-use vosti_wiring::{Bound, Ints, Metadata, Wired, caches};
+use vosti_wiring::{Bound, Ints, Metadata, Wired};
 
 use crate::device::{Config, CpuError};
 use crate::draft::{Draft, WeightOutline};
@@ -58,8 +58,8 @@ pub struct Wiring {
     pub waits: Vec<bool>,
     pub rows: Vec<Buffer>,
     pub weights: Vec<Arc<Buffer>>,
-    pub cache_k: Vec<Buffer>,
-    pub cache_v: Vec<Buffer>,
+    /// The parts of each layer's pages.
+    pub caches: Vec<Vec<Buffer>>,
     pub scratch: Vec<Buffer>,
     pub metadata: Metadata<Buffer>,
 }
@@ -85,11 +85,10 @@ pub fn wire(
     let scratch = wired.scratches(program.context as usize).into_iter();
     let scratch = scratch.map(|(elem, len)| Buffer::zeroed(&mut arena, elem, len, None));
     let scratch = scratch.collect::<std::io::Result<_>>()?;
-    let (mut cache_k, mut cache_v) = (Vec::new(), Vec::new());
-    for (i, len) in caches(program, &config.pages)?.into_iter().enumerate() {
-        let mut cache = |bound| Buffer::zeroed(&mut arena, wired.elem(bound), len, draft.layout(bound));
-        cache_k.push(cache(Bound::CacheK(i))?);
-        cache_v.push(cache(Bound::CacheV(i))?);
+    let mut caches: Vec<Vec<Buffer>> = program.layers.iter().map(|_| vec![]).collect();
+    for (bound, len) in vosti_wiring::caches(program, &config.pages)? {
+        let Bound::Cache { layer, .. } = bound else { continue };
+        caches[layer].push(Buffer::zeroed(&mut arena, wired.elem(bound), len, draft.layout(bound))?);
     }
     let mut loaded = Vec::new();
     let mut matrices: HashMap<String, Arc<Buffer>> = HashMap::new();
@@ -118,7 +117,7 @@ pub fn wire(
     }
     let wired = draft.wired;
     let (kernels, launches) = (wired.kernels, wired.launches);
-    let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, cache_k, cache_v, scratch, metadata };
+    let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, caches, scratch, metadata };
     wiring.check_premises(program)?;
     Ok(wiring)
 }
@@ -161,8 +160,7 @@ impl Wiring {
         match bound {
             Bound::Row(i) => &self.rows[i],
             Bound::Weight(i) => &self.weights[i],
-            Bound::CacheK(i) => &self.cache_k[i],
-            Bound::CacheV(i) => &self.cache_v[i],
+            Bound::Cache { layer, part } => &self.caches[layer][part],
             Bound::Scratch(i) => &self.scratch[i],
             Bound::Meta(_) => self.metadata.array(),
         }

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use vosti_core::{
-    BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, Program, Reads, RequestId, RowSet, Sampler, Select, Token,
+    BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, Reads, RequestId, RowSet, Sampler, Select,
+    Token,
 };
 use vosti_cpu::isa::Isa;
 use vosti_cpu::storage::exponents;
@@ -141,7 +142,8 @@ fn program(act: Dtype) -> (Program, Vec<Binding>) {
     ops.push(row(bind(logits, &["embed"], 0), &[7], &[8], RowSet::Selected));
     ops.push(row(bind(spec("argmax", &[("V", i(256))]), &[], 0), &[8], &[11], RowSet::Selected));
     let kernels = bindings.len() as u32;
-    let groups = vec![GroupDecl { window: None, kv_heads: 2, head_dim: 16, dtype: act }];
+    let groups =
+        vec![GroupDecl { window: None, entry: vec![PartDecl { heads: 2, width: 16, dtype: act }; 2], state: vec![] }];
     let layers = (0..2).map(|_| LayerDecl { group: 0 }).collect();
     (Program { ops, buffers, groups, layers, logits: 8, vocab: 256, context: 512, kernels }, bindings)
 }

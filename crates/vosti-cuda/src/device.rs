@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_kernels::{Admitted, Extent};
-use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, outputs, wire};
+use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, most_pages, outputs, pool, wire};
 
 /// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are
 /// launched kernel by kernel. A matrix product has one tile of 16 or 64 rows for all of these counts. Other kernels have a
@@ -32,14 +32,14 @@ pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 /// The fewest positions that a recording serves. For longer requests it serves the next power of two, at most the context.
 pub const RECORDED_LENGTH: usize = 2048;
 /// The most pages of a group: slots are 32-bit integers in the kernels' metadata.
-const PAGES_MAX: u64 = (i32::MAX as usize / vosti_core::PAGE) as u64;
+const PAGES_MAX: usize = i32::MAX as usize / vosti_core::PAGE;
 
 /// The number of pages of each cache group.
 #[derive(Clone, Debug)]
 pub enum Pages {
     /// By cache group, in pages of [`vosti_core::PAGE`] tokens.
     Each(Vec<usize>),
-    /// As many pages as fit into this share of the memory that weights and buffers leave free, equally many for every group.
+    /// As many pages as fit into this share of the memory that weights and buffers leave free.
     Fill {
         /// From 1 to 100.
         percent: u64,
@@ -210,10 +210,8 @@ impl<D: Driver> CudaDevice<D> {
             zeroed(&mut driver, Bound::Scratch(i), *bytes)?;
         }
         let mut cached = vec![];
-        for (i, len) in caches(program, &pages)?.into_iter().enumerate() {
-            for bound in [Bound::CacheK(i), Bound::CacheV(i)] {
-                cached.push(zeroed(&mut driver, bound, (len * wiring.elem(bound).bytes()) as u64)?);
-            }
+        for (bound, len) in caches(program, &pages)? {
+            cached.push(zeroed(&mut driver, bound, (len * wiring.elem(bound).bytes()) as u64)?);
         }
         let metadata = driver.allocate(rounded(fixed.metadata))?;
         let mut scratch_at = [0; SCRATCH_PARAMS];
@@ -465,18 +463,15 @@ fn pages(
         return Err(CudaError::RoomForBuffers { weights, buffers, free, rows, context });
     }
     let bytes = |pages: &[usize]| -> Result<u64, CudaError> {
-        let both = |(i, len): (usize, usize)| {
-            let bytes = |bound| rounded((len * wiring.elem(bound).bytes()) as u64);
-            bytes(Bound::CacheK(i)) + bytes(Bound::CacheV(i))
-        };
-        Ok(caches(program, pages)?.into_iter().enumerate().map(both).sum())
+        let bytes = |(bound, len): (Bound, usize)| rounded((len * wiring.elem(bound).bytes()) as u64);
+        Ok(caches(program, pages)?.into_iter().map(bytes).sum())
     };
     let pages = match &config.pages {
         Pages::Each(pages) => pages.clone(),
         Pages::Fill { percent } => {
-            let one = bytes(&vec![1; program.groups.len()])?.max(1);
             let room = (free.saturating_sub(rest) as u128 * u128::from(*percent) / 100) as u64;
-            vec![(room / one).clamp(1, PAGES_MAX) as usize; program.groups.len()]
+            let fits = |pages| bytes(&pool(program, pages)).is_ok_and(|bytes| bytes <= room);
+            pool(program, most_pages(PAGES_MAX, fits).max(1))
         }
     };
     let needs = bytes(&pages)?.saturating_add(rest);

@@ -7,7 +7,7 @@ use common::{StandIn, TARGET, image, images, plan_up_to};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use vosti_core::{Dtype, GroupDecl};
+use vosti_core::GroupDecl;
 use vosti_cuda::driver::{Driver, DriverError};
 use vosti_cuda::launch::Code;
 use vosti_cuda::{
@@ -439,7 +439,7 @@ fn devices_of_one_model_share_its_weights() {
 #[test]
 fn page_counts_must_be_those_of_the_program() {
     let mut plan = smol();
-    plan.program.groups.push(GroupDecl { window: None, kv_heads: 1, head_dim: 64, dtype: Dtype::Bf16 });
+    plan.program.groups.push(GroupDecl { window: None, entry: vec![], state: vec![] });
     let message = device(dry(), &plan, &images(&plan)).map(drop).unwrap_err().to_string();
     assert!(message.contains("1 page counts for 2 cache groups"), "{message}");
 }

@@ -36,7 +36,7 @@ fn program() -> Program {
     }
     ops.push(Op::Rowwise { k: 7, ins: vec![3], outs: vec![4], rows: RowSet::Selected });
     let logits = BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected };
-    let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 64, dtype: Dtype::Bf16 };
+    let group = |window| GroupDecl { window, entry: vec![], state: vec![] };
     Program {
         ops,
         buffers: vec![all, all, all, all, logits],

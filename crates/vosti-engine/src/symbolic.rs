@@ -119,7 +119,7 @@ pub fn program(windows: &[Option<u32>], layers: &[u32], vocab: u32, context: u32
     let logits = buffers.len() as u32;
     buffers.push(buffer(vocab, Dtype::F32, RowSet::Selected));
     ops.push(Op::Rowwise { k: k + 2, ins: vec![x, shared], outs: vec![logits], rows: RowSet::Selected });
-    let groups = windows.iter().map(|w| GroupDecl { window: *w, kv_heads: 1, head_dim: 1, dtype: Dtype::Bf16 });
+    let groups = windows.iter().map(|w| GroupDecl { window: *w, entry: vec![], state: vec![] });
     Program {
         ops,
         buffers,

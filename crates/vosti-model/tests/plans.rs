@@ -34,7 +34,7 @@ fn layers_of_equal_window_and_shape_share_a_cache_group() {
     let text = include_str!("../configs/gemma-4-31b.json");
     let decoder = families::from_config("gemma-4-31b", &serde_json::from_str(text).unwrap()).unwrap();
     let plan = plan(&decoder, &Target::named("cpu").with_lists(), Some(4096)).unwrap();
-    let shapes: Vec<_> = plan.program.groups.iter().map(|g| (g.window, g.kv_heads, g.head_dim)).collect();
+    let shapes: Vec<_> = plan.program.groups.iter().map(|g| (g.window, g.entry[0].heads, g.entry[0].width)).collect();
     assert_eq!(shapes, [(Some(1024), 16, 256), (None, 4, 512)]);
     assert_eq!(plan.program.layers.len(), 60);
     assert_eq!(plan.program.context, 4096);

@@ -75,10 +75,9 @@ impl Making {
             Some(tensors) => Deployment::load_with(&self.name, path, tensors, options, &Quiet),
         };
         let deployment = deployment.map_err(refused)?;
-        let page_bytes = deployment.page_bytes();
-        let pages = options.pool.pages(deployment.program(), page_bytes);
+        let pages = options.pool.pages(deployment.program());
         let origin = Origin { free_memory: false, bundle: false };
-        pool::check(deployment.program(), pages, page_bytes, origin).map_err(refused)?;
+        pool::check(deployment.program(), pages, origin).map_err(refused)?;
         let policy = Policy { running_max: self.sequences, speculation: self.speculation, ..deployment.policy() };
         let rows_max = policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));
         let config = DeviceConfig { pages: Some(pages), rows_max, ..DeviceConfig::default() };

@@ -266,8 +266,11 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]
             }
             (Role::Entry(_), outer) => {
                 let places = premises.page().map(Dim::Const);
-                let pages = matches!(outer, Dim::Pages(_)) && b.dims.get(1).copied() == places;
-                (pages, "`pages`, and the next PAGE")
+                let last = b.dims[1..].iter().rev().nth(1).copied();
+                (
+                    matches!(outer, Dim::Pages(_)) && last.is_some() && last == places,
+                    "`pages`, and the last but one PAGE",
+                )
             }
             (Role::State(_), outer) => (matches!(outer, Dim::Pages(_)), "`pages`"),
             // `problem.rs` gives metadata and caches the extents of their roles.

@@ -105,7 +105,10 @@ impl<'k> Prover<'k, '_> {
         let ([(table, tile)], true) = (&tables[..], page == c[0]) else { return Ok(None) };
         let logical = self.t.sub(index, *table);
         let (place, rest) = match role {
-            Role::Entry(_) => (c[1], c[2..].to_vec()),
+            Role::Entry(_) => {
+                let mut rest = c[1..].to_vec();
+                (rest.remove(rest.len() - 2), rest)
+            }
             _ => (self.t.int(size - 1), c[1..].to_vec()),
         };
         let first = self.t.scale(logical, size);

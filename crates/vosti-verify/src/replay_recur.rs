@@ -83,8 +83,7 @@ impl<'p> Run<'p> {
     ) -> Result<Run<'p>, String> {
         let room = (length + 3 * page).div_ceil(page);
         let of_a_page = |p: &Parameter| match p.what {
-            What::Entry(_) => page * p.inner(2),
-            What::State(_) => p.inner(1),
+            What::Entry(_) | What::State(_) => p.inner(1),
             _ => 0,
         };
         let of_a_page: usize = reading.parameters.iter().map(of_a_page).sum();
@@ -104,15 +103,11 @@ impl<'p> Run<'p> {
         let mut run = Run { kernel, reading, page, height, requests, kept: vec![], row_of: vec![], buffers: vec![] };
         let mut left = memory() / 2;
         for p in &reading.parameters {
-            let extents = match p.what {
-                What::Entry(_) => vec![pages, page, p.inner(2)],
-                What::State(_) => vec![pages, p.inner(1)],
-                _ => {
-                    run.kept.push(None);
-                    continue;
-                }
-            };
-            let mut buffer = zeros(p.holds, &extents, &mut left)?;
+            if !matches!(p.what, What::Entry(_) | What::State(_)) {
+                run.kept.push(None);
+                continue;
+            }
+            let mut buffer = zeros(p.holds, &[pages, p.inner(1)], &mut left)?;
             (0..buffer.len()).for_each(|at| put(&mut buffer, at, number(random)));
             run.kept.push(Some(buffer));
         }
@@ -120,17 +115,22 @@ impl<'p> Run<'p> {
     }
 
     /// The cells of the entry of a position of a request; of a state, those of a page's last position.
-    fn cells(&self, p: &Parameter, request: &Request, position: usize) -> std::ops::Range<usize> {
+    fn cells(&self, p: &Parameter, request: &Request, position: usize) -> impl Iterator<Item = usize> + use<> {
         let (page, place) = (request.pages[position / self.page] as usize, position % self.page);
-        match p.what {
+        let all = p.inner(1);
+        // An entry has `width` cells in each head, a state all of its page's.
+        let (heads, stride, width, first) = match p.what {
             What::Entry(_) => {
-                let n = p.inner(2);
-                let first = (page * self.page + place) * n;
-                first..first + n
+                let width = p.inner(p.extents.len() - 1);
+                (all / (self.page * width), self.page * width, width, place * width)
             }
-            What::State(_) if place + 1 == self.page => page * p.inner(1)..(page + 1) * p.inner(1),
-            _ => 0..0,
-        }
+            What::State(_) if place + 1 == self.page => (1, all, all, 0),
+            _ => (0, 0, 0, 0),
+        };
+        (0..heads).flat_map(move |head| {
+            let start = page * all + head * stride + first;
+            start..start + width
+        })
     }
 
     /// One launch of a store: some rows of the shared request, some of others. Drafts have other inputs and do not count.

@@ -170,6 +170,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti-admission/src/launch_pair.rs" "when two launches are one op's",
     Admission false "crates/vosti-admission/src/limits.rs" "how large a step is proved for",
     Wiring false "crates/vosti-wiring/src/wiring.rs" "which buffer is bound to which parameter",
+    Wiring false "crates/vosti-wiring/src/caches.rs" "how large each part of a layer's pages is",
     Wiring false "crates/vosti-wiring/src/step.rs" "which verified part of a step's array is whose",
     Wiring false "crates/vosti-wiring/src/weights.rs" "which part of a weight is which row",
 ];

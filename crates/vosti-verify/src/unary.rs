@@ -369,7 +369,8 @@ impl<'k> Prover<'k, '_> {
         if let (Shape::RecurStore, Some(slot)) = (problem.shape, self.chosen_slot(side, role)) {
             outer = slot.page;
             if let Role::Entry(_) = role {
-                inner[0] = slot.place;
+                let place = inner.len() - 2;
+                inner[place] = slot.place;
             }
         }
         if let (Role::Scratch(_), Some(split)) = (role, chosen.split) {

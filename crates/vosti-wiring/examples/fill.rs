@@ -11,7 +11,7 @@ use vosti_wiring::{Metadata, image};
 
 fn program() -> Program {
     let buffer = |width, rows| BufferDecl { width, dtype: Dtype::F32, rows };
-    let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 16, dtype: Dtype::Bf16 };
+    let group = |window| GroupDecl { window, entry: vec![], state: vec![] };
     Program {
         ops: vec![
             Op::Embed { k: 0, out: 0 },

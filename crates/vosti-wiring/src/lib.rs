@@ -5,16 +5,18 @@
 //! name, and no choice here depends on a batch.
 //! Read next: [`wiring`], then [`step`].
 
+pub mod caches;
 pub mod error;
 pub mod step;
 pub mod uniform;
 pub mod weights;
 pub mod wiring;
 
+pub use caches::{caches, most_pages, page_bytes, pages_in, pool, pool_bytes};
 pub use error::WiringError;
 pub use step::{Ints, Metadata, image, listed};
 pub use uniform::Uniform;
 pub use vosti_core::{Image, Meta, Tiling};
 pub use vosti_kernels::{Quantised, TensorData};
 pub use weights::{WeightError, Weights};
-pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Wired, Wiring, caches, outputs, signature, wire};
+pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Wired, Wiring, outputs, signature, wire};

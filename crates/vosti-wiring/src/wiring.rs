@@ -3,9 +3,10 @@
 //!
 //! Read next: [`crate::step`].
 
+use crate::caches;
 use crate::error::WiringError;
 use std::collections::HashMap;
-use vosti_core::{BufferDecl, Dtype, LayerDecl, Meta, Op, PAGE, Program, RowSet, StepPlan, Tiling, Token, Uses};
+use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Meta, Op, Program, RowSet, StepPlan, Tiling, Token, Uses};
 use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Scratch, Shape, Spec};
 use vosti_tile::Scalar;
 
@@ -28,10 +29,13 @@ pub enum Bound {
     Row(usize),
     /// An index into [`Wiring::weights`].
     Weight(usize),
-    /// Keys of a layer.
-    CacheK(usize),
-    /// Values of a layer.
-    CacheV(usize),
+    /// A part of a layer's pages.
+    Cache {
+        /// The layer.
+        layer: usize,
+        /// The part's number: those of entries come before those of states.
+        part: usize,
+    },
     /// An index into [`Wiring::scratch`].
     Scratch(usize),
     /// A part of the step's array.
@@ -141,11 +145,15 @@ struct Use<'a> {
     op: &'a Uses,
     /// The layer and its group, of an op that stores or attends.
     layer: Option<(usize, usize)>,
+    /// The group's declaration.
+    group: Option<&'a GroupDecl>,
     /// The scratch of its binding.
     scratch: &'a [Scratch],
     /// The packed rows `first..end` of a launch over query tiles.
     first: usize,
     end: usize,
+    /// Rows that a step has at most.
+    rows_max: usize,
     /// The op only makes lists of largest logits.
     listing: bool,
 }
@@ -176,7 +184,8 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
         let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
         for first in (0..rows_max.max(1)).step_by(room) {
             let end = first.saturating_add(room);
-            let used = Use { op: &op, layer, scratch: &binding.scratch, first, end, listing };
+            let group = layer.map(|(_, group)| &program.groups[group]);
+            let used = Use { op: &op, layer, group, scratch: &binding.scratch, first, end, rows_max, listing };
             for launch in &binding.launches {
                 builder.launch(launch, &used)?;
             }
@@ -216,17 +225,19 @@ impl<K: Kernel, F> Builder<K, F> {
                 Role::RowIndex => Bound::Meta(Meta::RowIndex),
                 Role::Slots => Bound::Meta(Meta::Slots { group: layer?.1 }),
                 Role::PageTable => Bound::Meta(Meta::PageTables),
-                Role::CacheK => Bound::CacheK(layer?.0),
-                Role::CacheV => Bound::CacheV(layer?.0),
-                // No cache group has pages with a state.
-                Role::Entry(_) | Role::State(_) => return Err(missing().into()),
+                Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_) => {
+                    let (part, _) = used.group.and_then(|group| role.part(group)).ok_or_else(missing)?;
+                    Bound::Cache { layer: layer?.0, part }
+                }
                 Role::Scratch(i) => {
                     let none = (shape == Shape::Attend).then_some(Scratch::NONE);
                     let scratch = used.scratch.get(i).copied().or(none).ok_or_else(missing)?;
                     Bound::Scratch(self.scratch((i, scratch)))
                 }
                 Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
-                    let height = height(&launch.spec).ok_or_else(missing)?;
+                    // A store that looks back has all rows of a request in one tile.
+                    let height = if shape == Shape::RecurStore { Some(used.rows_max) } else { height(&launch.spec) };
+                    let height = height.ok_or_else(missing)?;
                     let tiling = self.tiling(Tiling { height, group: layer?.1, first: used.first, end: used.end });
                     size = Size::Tiles(tiling);
                     Bound::Meta(match role {
@@ -304,9 +315,10 @@ impl<K: Kernel> Wiring<K> {
     /// has another type for a buffer.
     fn agree(&mut self, program: &Program) -> Result<(), WiringError> {
         let rows = program.buffers.iter().enumerate().map(|(i, decl)| (Bound::Row(i), decl.dtype));
-        let dtype = |layer: &LayerDecl| program.groups[layer.group as usize].dtype;
-        let layers = program.layers.iter().map(dtype).enumerate();
-        let caches = layers.flat_map(|(i, dtype)| [(Bound::CacheK(i), dtype), (Bound::CacheV(i), dtype)]);
+        let parts = |layer: &LayerDecl| caches::parts(&program.groups[layer.group as usize]);
+        let layers = program.layers.iter().map(parts).enumerate();
+        let part = |layer, (part, (dtype, _))| (Bound::Cache { layer, part }, dtype);
+        let caches = layers.flat_map(|(i, parts)| parts.enumerate().map(move |of| part(i, of)));
         self.elems.extend(rows.chain(caches).map(|(bound, dtype)| (bound, Scalar::from(dtype))));
         for launch in &self.launches {
             let kernel = &self.kernels[launch.kernel];
@@ -327,7 +339,7 @@ impl<K> Wiring<K> {
     pub fn elem(&self, bound: Bound) -> Scalar {
         let usual = match bound {
             Bound::Weight(_) => Scalar::Bf16,
-            Bound::Row(_) | Bound::CacheK(_) | Bound::CacheV(_) | Bound::Scratch(_) => Scalar::F32,
+            Bound::Row(_) | Bound::Cache { .. } | Bound::Scratch(_) => Scalar::F32,
             Bound::Meta(_) => Scalar::I32,
         };
         self.elems.get(&bound).copied().unwrap_or(usual)
@@ -448,23 +460,9 @@ impl<K> Wiring<K> {
     }
 }
 
-/// Elements of each layer's keys (its values have as many), where group i has `pages[i]` pages. [`WiringError::Groups`] if
-/// `pages` has another length than the program's groups.
-pub fn caches(program: &Program, pages: &[usize]) -> Result<Vec<usize>, WiringError> {
-    if pages.len() != program.groups.len() {
-        return Err(WiringError::Groups { pages: pages.len(), groups: program.groups.len() });
-    }
-    let len = |group: u32| {
-        let decl = &program.groups[group as usize];
-        pages[group as usize] * PAGE * decl.kv_heads as usize * decl.head_dim as usize
-    };
-    Ok(program.layers.iter().map(|layer| len(layer.group)).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vosti_core::GroupDecl;
 
     /// Logits, best tokens, candidates and lists.
     fn program() -> Program {
@@ -478,7 +476,7 @@ mod tests {
         Program {
             ops: vec![row(&[6], &[0]), row(&[0], &[1]), row(&[0], &[2, 3]), row(&[2, 3], &[4, 5])],
             buffers: [9, 1, 8, 8, 4, 4, 2].map(buffer).to_vec(),
-            groups: vec![GroupDecl { window: None, kv_heads: 1, head_dim: 1, dtype: Dtype::Bf16 }],
+            groups: vec![GroupDecl { window: None, entry: vec![], state: vec![] }],
             layers: vec![LayerDecl { group: 0 }],
             logits: 0,
             vocab: 9,

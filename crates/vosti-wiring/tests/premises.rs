@@ -26,7 +26,7 @@ const WINDOW: u32 = 37;
 /// Two groups: all keys, and a window of 37.
 fn program() -> Program {
     let buffer = |width, rows| BufferDecl { width, dtype: Dtype::F32, rows };
-    let group = |window| GroupDecl { window, kv_heads: 1, head_dim: 16, dtype: Dtype::Bf16 };
+    let group = |window| GroupDecl { window, entry: vec![], state: vec![] };
     let store = |layer| Op::StoreKv { k: 0, ins: vec![0], layer, back: 0 };
     let attend = |layer, out, window| Op::Attend { k: 0, q: 0, layer, out, window };
     Program {

@@ -33,6 +33,7 @@ use vosti_kernels::{Admitted, CPU, Part};
 use vosti_model::{Arithmetic, ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
 use vosti_progress::Progress;
 use vosti_tile::Scalar;
+use vosti_wiring::pool_bytes;
 
 /// Why a model could not be deployed.
 #[derive(Debug, Error)]
@@ -102,7 +103,7 @@ pub struct DeployOptions {
 /// The settings of one device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// Pages of every cache group; none: as many as fit into a GPU's free memory, or one.
+    /// Pages of the pool ([`vosti_wiring::caches`]); none: as many as fit into a GPU's free memory, or one.
     pub pages: Option<usize>,
     /// Rows that one step may have.
     pub rows_max: usize,
@@ -391,11 +392,6 @@ impl Deployment {
         format!("cpu: {} thread{plural}, {}", self.threads, self.isa.name())
     }
 
-    /// Bytes of one page in every cache group: keys and values of all layers.
-    pub fn page_bytes(&self) -> u64 {
-        page_bytes(self.program())
-    }
-
     /// A device with an empty pool. Weights are shared with every other device of this deployment.
     pub fn device(&self, asked: &DeviceConfig) -> Result<AnyDevice, DeployError> {
         self.device_for(self.program(), asked)
@@ -408,8 +404,7 @@ impl Deployment {
             return Err(DeployError::Unproved(what));
         }
         // More bytes than one allocation may have.
-        let bytes = self.page_bytes().checked_mul(asked.pages.unwrap_or(1) as u64);
-        if bytes.is_none_or(|bytes| bytes > isize::MAX as u64) {
+        if pool_bytes(self.program(), asked.pages.unwrap_or(1)) > isize::MAX as u64 {
             return Err(self.no_memory(asked, io::ErrorKind::OutOfMemory.into()));
         }
         self.make(program, asked, None)
@@ -421,11 +416,11 @@ impl Deployment {
         asked: &DeviceConfig,
         progress: Option<&LoadProgress>,
     ) -> Result<AnyDevice, DeployError> {
-        let groups = self.program().groups.len();
         let source = DeviceWeights { source: &self.source, plan: &self.plan, progress };
         match &self.hardware {
             Hardware::Cpu { weights } => {
-                let (pages, threads) = (vec![asked.pages.unwrap_or(1); groups], asked.threads.unwrap_or(self.threads));
+                let threads = asked.threads.unwrap_or(self.threads);
+                let pages = vosti_wiring::pool(program, asked.pages.unwrap_or(1));
                 let mut config = Config::new(asked.rows_max, selected_max(asked), pages, threads);
                 config.isa = Some(asked.isa.unwrap_or(self.isa));
                 config.storage = asked.storage.unwrap_or(self.storage);
@@ -442,7 +437,7 @@ impl Deployment {
             Hardware::Gpu { gpu, weights } => {
                 let mut config = vosti_cuda::Config::new(asked.rows_max, selected_max(asked), vec![]);
                 config.pages = match asked.pages {
-                    Some(pages) => Pages::Each(vec![pages; groups]),
+                    Some(pages) => Pages::Each(vosti_wiring::pool(program, pages)),
                     None => Pages::Fill { percent: POOL_PERCENT },
                 };
                 config.weights = Some(weights.clone());
@@ -455,7 +450,7 @@ impl Deployment {
 
     fn no_memory(&self, asked: &DeviceConfig, error: io::Error) -> DeployError {
         let pages = asked.pages.unwrap_or(1);
-        DeployError::NoMemory { pages, bytes: self.page_bytes().saturating_mul(pages as u64), error }
+        DeployError::NoMemory { pages, bytes: pool_bytes(self.program(), pages), error }
     }
 
     /// Loads every weight into the cache that all devices share.
@@ -477,17 +472,6 @@ impl Deployment {
     }
 }
 
-/// Bytes of one page in every cache group.
-fn page_bytes(program: &Program) -> u64 {
-    let layer = |group: u32| {
-        let group = &program.groups[group as usize];
-        let elements = u64::from(group.kv_heads) * u64::from(group.head_dim) * PAGE as u64;
-        // Keys and values.
-        2 * elements * Scalar::from(group.dtype).bytes() as u64
-    };
-    program.layers.iter().map(|l| layer(l.group)).sum()
-}
-
 /// The memory that a CPU would need; none if the model has an error, which loading reports.
 fn taken(
     source: &ModelSource,
@@ -497,10 +481,9 @@ fn taken(
 ) -> Option<Taken> {
     let admitted = admitted?;
     let (program, weights) = (&plan.program, DeviceWeights { source, plan, progress: None });
-    let page_bytes = page_bytes(program);
-    let pages = options.pool.pages(program, page_bytes);
+    let pages = options.pool.pages(program);
     let rows = Policy::default().rows_step_max;
-    let mut config = Config::new(rows, rows.min(SELECTED_MAX), vec![pages; program.groups.len()], 1);
+    let mut config = Config::new(rows, rows.min(SELECTED_MAX), vosti_wiring::pool(program, pages), 1);
     config.positions = longest(program, &config.pages);
     let mut needs = |storage| {
         config.storage = storage;
@@ -509,7 +492,7 @@ fn taken(
     let needed = needs(options.storage)?;
     let other = (options.storage == Storage::Expanded).then(|| needs(Storage::AsTheyCome));
     let as_they_come = other.flatten().map(|needs| needs.weights);
-    let pool = page_bytes.saturating_mul(pages as u64);
+    let pool = pool_bytes(program, pages);
     Some(Taken { weights: needed.weights, pages, pool, buffers: needed.buffers, as_they_come })
 }
 

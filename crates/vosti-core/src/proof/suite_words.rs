@@ -59,7 +59,7 @@ proof fn lemma_wf(program: Program)
             let (ops, buffers, groups, layers) = (program.ops@, program.buffers@, program.groups@, program.layers@);
             &&& 1 <= ops.len() < 0x8000_0000 && 1 <= buffers.len() < 0x8000_0000 && 1 <= groups.len() < 0x8000_0000 && 1 <= layers.len() < 0x8000_0000
             &&& 1 <= program.vocab && 1 <= program.kernels && 1 <= program.context < 0x8000_0000
-            &&& forall|g: int| 0 <= g < groups.len() ==> (#[trigger] groups[g]).window != Some(0u32) && groups[g].kv_heads != 0 && groups[g].head_dim != 0
+            &&& forall|g: int| 0 <= g < groups.len() ==> (#[trigger] groups[g]).window != Some(0u32)
             &&& forall|l: int| 0 <= l < layers.len() ==> (#[trigger] layers[l]).group < groups.len()
             &&& forall|b: int| 0 <= b < buffers.len() ==> (#[trigger] buffers[b]).width != 0
             &&& program.logits < buffers.len() && buffers[program.logits as int].rows is Selected && buffers[program.logits as int].dtype is F32

@@ -133,7 +133,7 @@ fn small_program() -> (program: Program)
     buffers.push(row);
     buffers.push(BufferDecl { width: 9, dtype: Dtype::F32, rows: RowSet::Selected });
     let mut groups = Vec::new();
-    groups.push(GroupDecl { window: None, kv_heads: 1, head_dim: 1, dtype: Dtype::Bf16 });
+    groups.push(GroupDecl { window: None, entry: Vec::new(), state: Vec::new() });
     let mut layers = Vec::new();
     layers.push(LayerDecl { group: 0 });
     let mut ops = Vec::new();

@@ -252,10 +252,7 @@ pub fn program(windows: &[Option<u32>]) -> Program {
     Program {
         ops,
         buffers: vec![act(8), act(8), act(8), BufferDecl { width: VOCAB, dtype: Dtype::F32, rows: RowSet::Selected }],
-        groups: windows
-            .iter()
-            .map(|&window| GroupDecl { window, kv_heads: 1, head_dim: 8, dtype: Dtype::Bf16 })
-            .collect(),
+        groups: windows.iter().map(|&window| GroupDecl { window, entry: vec![], state: vec![] }).collect(),
         layers: (0..windows.len()).map(|g| LayerDecl { group: g as u32 }).collect(),
         logits: 3,
         vocab: VOCAB,

@@ -5,7 +5,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
+use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, RowSet};
 use vosti_kernels::{Binding, Const, Role, Spec, capped, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
@@ -188,7 +188,8 @@ impl Builder {
         let dims = [("V", i64::from(VOCAB)), ("PARTS", 1), ("PART", i64::from(VOCAB)), ("K", LISTED)];
         let found = self.list(spec("topk_part", &dims.map(|(name, value)| (name, int(value)))), vec![logits]);
         self.list(spec("topk_combine", &[("N", int(LISTED)), ("K", int(LISTED))]), found);
-        let group = |window| GroupDecl { window, kv_heads: 2, head_dim: 16, dtype: Dtype::Bf16 };
+        let part = PartDecl { heads: 2, width: 16, dtype: Dtype::Bf16 };
+        let group = |window| GroupDecl { window, entry: vec![part; 2], state: vec![] };
         let program = Program {
             ops: self.ops,
             buffers: self.buffers,

@@ -187,10 +187,11 @@ impl<D: Driver> CudaDevice<D> {
         let first = self.wiring.launches.iter().position(|launch| launch.kernels().any(|k| k == kernel)).unwrap_or(0);
         let (launch, code) = (&self.wiring.launches[first], &self.wiring.kernels[kernel]);
         let group = launch.params.iter().find_map(|bound| match bound {
-            Bound::CacheK(layer) | Bound::CacheV(layer) => Some(self.program.layers[*layer].group as usize),
+            Bound::Cache { layer, .. } => Some(self.program.layers[*layer].group as usize),
             _ => None,
         });
         let decl = group.map(|group| &self.program.groups[group]);
+        let keys = decl.and_then(|decl| decl.entry.first());
         let params =
             launch.params.iter().zip(&code.proved.contract.params).enumerate().map(|(i, (bound, param))| Param {
                 role: param.role,
@@ -230,8 +231,8 @@ impl<D: Driver> CudaDevice<D> {
                 pages: group.map_or(any, |group| self.pages[group]),
                 vocab: self.program.vocab as usize,
                 context: self.program.context as usize,
-                kv_heads: decl.map_or(1, |decl| decl.kv_heads as usize),
-                head_dim: decl.map_or(1, |decl| decl.head_dim as usize),
+                kv_heads: keys.map_or(1, |keys| keys.heads as usize),
+                head_dim: keys.map_or(1, |keys| keys.width as usize),
                 window: decl.and_then(|decl| decl.window).map(|window| window as usize),
                 tile: match launch.size {
                     Size::Tiles(tiling) => self.wiring.tilings[tiling].height,

@@ -1,6 +1,6 @@
 //! The ops of attention: projection, cache store, rotation and attention itself.
 
-use vosti_core::{GroupDecl, LayerDecl, Op};
+use vosti_core::{GroupDecl, Op, PartDecl};
 use vosti_kernels::{Binding, Const};
 
 use super::{Builder, Factor, Output, int};
@@ -121,10 +121,8 @@ impl Builder<'_> {
 
     /// Declares the layer's cache and stores its keys and values there.
     fn store(&mut self, index: usize, attention: &Attention, packed: &Projection, qkv: u32) -> Result<u32> {
-        let Attention { window, kv_heads, head_dim, .. } = *attention;
-        let group = self.group(GroupDecl { window, kv_heads, head_dim, dtype: self.target.act });
-        let cache = self.layers.len() as u32;
-        self.layers.push(LayerDecl { group });
+        let part = PartDecl { heads: attention.kv_heads, width: attention.head_dim, dtype: self.target.act };
+        let cache = self.cache(GroupDecl { window: attention.window, entry: vec![part; 2], state: vec![] });
         // The temperature multiplies queries only.
         let mut weights = self.rope_weights(&Rope { temperature: None, ..attention.rope.clone() });
         let normed = attention.qk_norm == QkNorm::Heads;
@@ -182,15 +180,6 @@ impl Builder<'_> {
                 Ok(self.binding(Binding::split(part, combine)?))
             }
         }
-    }
-
-    /// The cache group of layers with this window and shape.
-    pub(super) fn group(&mut self, decl: GroupDecl) -> u32 {
-        let found = self.groups.iter().position(|group| *group == decl).unwrap_or_else(|| {
-            self.groups.push(decl);
-            self.groups.len() - 1
-        });
-        found as u32
     }
 
     /// The weight of a norm of each head; zeros that the kernel does not read if heads have no norm.

@@ -1,7 +1,7 @@
 //! The ops of a short convolution: projection, store of the gated inputs, and the convolution, which is attention with fixed weights
 //! over a window.
 
-use vosti_core::{GroupDecl, LayerDecl, Op};
+use vosti_core::{GroupDecl, Op, PartDecl};
 
 use super::{Builder, Factor, Output, int};
 use crate::decoder::ShortConv;
@@ -31,10 +31,8 @@ impl Builder<'_> {
         let fused = self.linear((input, hidden), &fused, 3 * hidden)?;
         let dims = [("KV_HEADS", int(kv_heads)), ("D", int(head_dim)), ("PAGE", int(vosti_core::PAGE as u32))];
 
-        let decl = GroupDecl { window: Some(conv.taps), kv_heads, head_dim, dtype: self.target.act };
-        let group = self.group(decl);
-        let cache = self.layers.len() as u32;
-        self.layers.push(LayerDecl { group });
+        let part = PartDecl { heads: kv_heads, width: head_dim, dtype: self.target.act };
+        let cache = self.cache(GroupDecl { window: Some(conv.taps), entry: vec![part; 2], state: vec![] });
         let k = self.bind("store_gated", &dims, Vec::new())?;
         self.ops.push(Op::StoreKv { k, ins: vec![fused], layer: cache, back: 0 });
 

@@ -351,6 +351,16 @@ impl Builder<'_> {
     fn dtype(&self, buffer: u32) -> Dtype {
         self.buffers[buffer as usize].dtype
     }
+
+    /// A new cache layer, in the group with this declaration.
+    fn cache(&mut self, decl: GroupDecl) -> u32 {
+        let group = self.groups.iter().position(|group| *group == decl).unwrap_or_else(|| {
+            self.groups.push(decl);
+            self.groups.len() - 1
+        });
+        self.layers.push(LayerDecl { group: group as u32 });
+        self.layers.len() as u32 - 1
+    }
 }
 
 /// Kernels and weights.

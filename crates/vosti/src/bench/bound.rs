@@ -1,7 +1,7 @@
 //! The least work of a measured case (arithmetic and bytes read), and the time that it takes at the machine's ceilings.
 
 use super::Case;
-use vosti_core::{Program, RowSet};
+use vosti_core::{PartDecl, Program, RowSet};
 use vosti_cpu::Ceilings;
 use vosti_model::ModelPlan;
 use vosti_tile::Scalar;
@@ -33,7 +33,7 @@ impl Work {
                 let positions = (depth + per_sequence).min(window.saturating_add(per_sequence));
                 let width = f64::from(program.buffers[used.inputs[0] as usize].width);
                 work.flops += 4.0 * width * (seen * sequences) as f64;
-                work.bytes += key_value_bytes(program, read.layer) * (positions * sequences) as f64;
+                work.bytes += entry_bytes(program, read.layer) * (positions * sequences) as f64;
             } else if !used.tokens && used.cache_written.is_none() {
                 let rows = if used.rows == RowSet::All { rows } else { selected };
                 let elements = matrix_elements(plan, used.binding) as f64;
@@ -62,8 +62,10 @@ fn matrix_elements(plan: &ModelPlan, k: u32) -> usize {
     names.filter_map(|name| plan.weights.get(name)?.matrix_elements()).sum()
 }
 
-/// Bytes of one position's key and value in a layer.
-fn key_value_bytes(program: &Program, layer: u32) -> f64 {
+/// Bytes of one position's entry in a layer.
+fn entry_bytes(program: &Program, layer: u32) -> f64 {
     let group = &program.groups[program.layers[layer as usize].group as usize];
-    2.0 * Scalar::from(group.dtype).bytes() as f64 * f64::from(group.kv_heads) * f64::from(group.head_dim)
+    let part =
+        |part: &PartDecl| Scalar::from(part.dtype).bytes() as f64 * f64::from(part.heads) * f64::from(part.width);
+    group.entry.iter().map(part).sum()
 }

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
 use vosti_model::Arithmetic;
+use vosti_wiring::pool_bytes;
 
 /// The model's file or folder; a name of the catalogue or of a hub is fetched first if it is not here.
 pub fn find(name: &str) -> Result<PathBuf> {
@@ -72,20 +73,19 @@ pub fn engine_for_any(deployment: &Deployment, flags: &Flags, sequences: usize) 
     let flagged = flags.kv_pages.is_some() || flags.kv_memory.is_some();
     let bundle = deployment.bundle().manifest().is_some();
     let origin = Origin { free_memory: deployment.gpu().is_some() && !flagged, bundle };
-    pool::check(deployment.program(), engine.device().pages(0), deployment.page_bytes(), origin)?;
+    pool::check(deployment.program(), pages(&engine), origin)?;
     Ok(engine)
 }
 
 /// An engine whose pool is as large as the flags say, or as the demand is. It refuses what its pool does not hold.
 pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<Engine<AnyDevice>> {
-    let page_bytes = deployment.page_bytes();
     // A GPU's pool fills its memory unless the flags say otherwise.
     let fills = deployment.gpu().is_some() && flags.kv_pages.is_none() && flags.kv_memory.is_none();
-    let pages = (!fills).then(|| asked(flags, demand).pages(deployment.program(), page_bytes));
+    let pages = (!fills).then(|| asked(flags, demand).pages(deployment.program()));
     if pages == Some(0) {
         anyhow::bail!(
             "the KV pool would hold no page: a page takes {} KiB, so raise --kv-memory",
-            page_bytes.div_ceil(1024)
+            pool_bytes(deployment.program(), 1).div_ceil(1024)
         );
     }
     let speculation = if flags.speculate { Speculation::NGRAM } else { Speculation::Off };
@@ -96,10 +96,16 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
     Ok(Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?)
 }
 
+/// Pages of the pool: pages with a state are fewer.
+fn pages(engine: &Engine<AnyDevice>) -> usize {
+    let groups = 0..engine.program().groups.len();
+    groups.map(|group| engine.device().pages(group)).max().unwrap_or(0)
+}
+
 /// What was opened, on stderr: stdout is for the answer.
 pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
-    let pages = engine.device().pages(0);
-    let bytes = pages as u64 * deployment.page_bytes();
+    let pages = pages(engine);
+    let bytes = pool_bytes(deployment.program(), pages);
     eprintln!("model        {}", deployment.describe());
     eprintln!("device       {}", deployment.device_name());
     eprintln!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
@@ -110,6 +116,9 @@ pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
         pages * PAGE,
         bytes as f64 / 1048576.0
     );
+    if let Some(line) = pool::states(deployment.program(), pages) {
+        eprintln!("states       {line}");
+    }
     eprintln!("fingerprint  {}", deployment.fingerprint());
     let text = deployment.text().ok();
     text.into_iter().flat_map(|text| text.tokenizer.warnings()).for_each(|why| eprintln!("warning      {why}"));

@@ -79,10 +79,8 @@ impl Recorder {
         for (i, (elem, len)) in wired.scratches(program.context as usize).into_iter().enumerate() {
             add(Bound::Scratch(i), elem, len, None);
         }
-        for (i, len) in caches(program, &vec![limits.pages; program.groups.len()]).unwrap().into_iter().enumerate() {
-            for bound in [Bound::CacheK(i), Bound::CacheV(i)] {
-                add(bound, wired.elem(bound), len, None);
-            }
+        for (bound, len) in caches(program, &vosti_wiring::pool(program, limits.pages)).unwrap() {
+            add(bound, wired.elem(bound), len, None);
         }
         for (i, name) in wired.weights.iter().enumerate() {
             let (elem, rows) = (wired.elem(Bound::Weight(i)), plan.weights[name].shape()[0]);
