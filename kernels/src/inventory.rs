@@ -37,6 +37,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "linear_logits",
     "norm_qk",
     "quantise",
+    "read_state",
     "rmsnorm",
     "rmsnorm_add",
     "rmsnorm_add_scaled",
@@ -45,7 +46,9 @@ const SOURCES: &[(&str, &str)] = sources![
     "route",
     "short_conv",
     "store_gated",
+    "store_delta",
     "store_kv",
+    "store_mamba",
     "topk_combine",
     "topk_part",
 ];

@@ -20,7 +20,7 @@ fn with_texts(edited: &[(&Spec, String)]) -> Subject<CpuDevice> {
         let admitted = edited.iter().fold(admitted, |admitted, (spec, text)| admitted.with_text(spec, text));
         let device = move || {
             // Lanes that nothing defines are filled with NaN, infinities and random bits.
-            let config = Config { poison: Some(5), ..Config::new(200, 180, vec![8, 8], 2) };
+            let config = Config { poison: Some(5), ..Config::new(200, 180, vec![8; 3], 2) };
             Ok(CpuDevice::new(&made, &admitted, &Random, config).unwrap())
         };
         Bench { program, device: Box::new(device) }
@@ -44,7 +44,7 @@ type Law = fn(&Subject<CpuDevice>) -> Verdict;
 /// One operation of one kernel, and the law that sees it changed.
 #[test]
 fn an_edited_kernel_breaks_a_law() {
-    let edits: [(&str, &str, &str, Law); 6] = [
+    let edits: [(&str, &str, &str, Law); 9] = [
         // What is not finite is stored as it is.
         ("store_kv", "arith.cmpf ole", "arith.cmpf une", laws::what_is_stored_is_finite),
         // The last of the lanes' largest is taken.
@@ -56,6 +56,11 @@ fn an_edited_kernel_breaks_a_law() {
         ("attend", "arith.cmpi sle", "arith.cmpi ne", laws::stored_rows_are_found_again),
         // A row takes another row's partial results.
         ("attend_combine", "tt.addptr %tile_row,", "tt.addptr %tile_pos,", laws::stored_rows_are_found_again),
+        // The entries that earlier steps stored in a page, or the state at the page's start, are taken for zeros.
+        ("store_delta", "cmpi slt, %j, %old", "cmpi sge, %j, %old", laws::a_store_sees_the_entries_before_it),
+        ("store_delta", "cmpi sgt, %begun", "cmpi slt, %begun", laws::a_store_sees_the_entries_before_it),
+        // Later rows of a page are seen.
+        ("read_state", "arith.cmpi sle", "arith.cmpi ne", laws::a_store_sees_the_entries_before_it),
     ];
     let (_, bindings) = attending();
     for (kernel, from, to, law) in edits {

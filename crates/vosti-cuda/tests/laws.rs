@@ -24,7 +24,7 @@ fn with_flaw(flaw: Flaw) -> Subject<CudaDevice<StandIn>> {
         let (made, admitted) = (program.clone(), Admitted::unproved(&bindings).unwrap());
         let device = move || {
             let driver = StandIn::with(flaw);
-            let config = Config::new(200, 180, vec![8, 8]);
+            let config = Config::new(200, 180, vec![8; 3]);
             Ok(CudaDevice::new(driver, TARGET, &made, &admitted, &images, &Random, config).unwrap())
         };
         Bench { program, device: Box::new(device) }

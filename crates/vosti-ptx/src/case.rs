@@ -9,7 +9,7 @@ use crate::keys::Keys;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_kernels::expr::eval;
-use vosti_kernels::{Const, Contract, Extent, KernelError, Param, Role, Spec};
+use vosti_kernels::{Const, Contract, Extent, KernelError, Param, Role, Shape, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::ir::{Binary, OpKind};
 use vosti_tile::numerics::to_bf16;
@@ -80,7 +80,9 @@ impl Case {
     /// A case with `rows` rows; some of its programs are spare.
     pub fn new(spec: &Spec, contract: &Contract, kernel: &Kernel, rows: usize, seed: u64) -> Result<Case, KernelError> {
         let mut random = Random::new(seed);
-        let step = Step::new(spec, rows, &mut random);
+        // A store that looks back has a request's rows in one tile, and pages of its own.
+        let height = if contract.shape == Shape::RecurStore { None } else { Some(size(spec, "HEIGHT")) };
+        let step = Step::new(spec, rows, height, &mut random);
         let mut maker = Maker { spec, contract, step, random, exact: sums(kernel) };
         let buffers = contract.params.iter().map(|param| maker.buffer(param)).collect::<Result<_, _>>()?;
         let step = maker.step;
@@ -124,13 +126,15 @@ fn sums(kernel: &Kernel) -> bool {
 }
 
 impl Step {
-    /// Requests of random lengths, at most HEIGHT rows of one in a query tile; the last tiles are spare.
-    fn new(spec: &Spec, rows: usize, random: &mut Random) -> Step {
-        let (height, page) = (size(spec, "HEIGHT"), size(spec, "PAGE"));
+    /// Requests of random lengths, at most `height` rows of one in a query tile, or one request in one tile; the last tiles are
+    /// spare.
+    fn new(spec: &Spec, rows: usize, height: Option<usize>, random: &mut Random) -> Step {
+        let page = size(spec, "PAGE");
         let mut step = Step { rows, ..Step::default() };
         let mut at = 0;
         while at < rows {
-            let many = (1 + random.below(2 * height)).min(rows - at);
+            let many = height.map_or(rows, |height| 1 + random.below(2 * height)).min(rows - at);
+            let height = height.unwrap_or(rows);
             // Where keys are split, some rows see one split and some two.
             let start = match int(spec, "SPLIT") {
                 Some(split) if random.below(2) == 0 => (split as usize).saturating_sub(5) + random.below(10),
@@ -205,6 +209,7 @@ impl Maker<'_> {
         let lookup = |name: &str| match name {
             "rows" | "packed" => Some(self.step.rows as i64),
             "context" => Some(CONTEXT as i64),
+            "pages" => Some(PAGES as i64),
             "splits" => Some(splits),
             name => int(self.spec, name),
         };

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::HashMap;
 use vosti_core::*;
-use vosti_kernels::{Role, Shape};
+use vosti_kernels::Role;
 use vosti_verify::Problem;
 use vosti_verify::problem::{Dim, limit};
 use vosti_verify::term::{Bounds, Node, Term, Terms};
@@ -23,7 +23,7 @@ const VOCAB: u32 = 50;
 
 const WINDOW: u32 = 37;
 
-/// Two groups: all keys, and a window of 37.
+/// Three groups: all keys, a window of 37, and pages with a state.
 fn program() -> Program {
     let buffer = |width, rows| BufferDecl { width, dtype: Dtype::F32, rows };
     let group = |window| GroupDecl { window, entry: vec![], state: vec![] };
@@ -36,6 +36,8 @@ fn program() -> Program {
             attend(0, 1, None),
             store(1),
             attend(1, 2, Some(WINDOW)),
+            Op::StoreKv { k: 0, ins: vec![0], layer: 2, back: PAGE as u32 },
+            attend(2, 2, Some(PAGE as u32 + 1)),
             Op::Rowwise { k: 0, ins: vec![2], outs: vec![3], rows: RowSet::Selected },
         ],
         buffers: vec![
@@ -44,8 +46,8 @@ fn program() -> Program {
             buffer(4, RowSet::All),
             buffer(VOCAB, RowSet::Selected),
         ],
-        groups: vec![group(None), group(Some(WINDOW))],
-        layers: vec![LayerDecl { group: 0 }, LayerDecl { group: 1 }],
+        groups: vec![group(None), group(Some(WINDOW)), group(Some(PAGE as u32 + 1))],
+        layers: (0..3).map(|group| LayerDecl { group }).collect(),
         logits: 3,
         vocab: VOCAB,
         context: CONTEXT,
@@ -64,7 +66,7 @@ fn plan_something(core: &mut Core<Idle, Seven>, live: &mut Vec<RequestId>, rng: 
     }
     for id in live.iter().copied() {
         let end = core.request(id).unwrap().history().len() + 3;
-        for group in 0..2 {
+        for group in 0..3 {
             if below(2) == 0 {
                 core.release_behind(id, group).unwrap();
             }
@@ -104,6 +106,8 @@ const WIDE: &str = "attend-f32-BQ64-DP64-GP2-PAGE64-ROWS512-SPLIT1024";
 const COMBINE: &str = "attend_combine-f32-BQ64-DP16-ROWS512-SPLIT64";
 const STORE: &str = "store_kv-f32-BM64-HP32-PAGE64";
 const GATHER: &str = "gather-f32-BH64-BM64";
+const STORE_DELTA: &str = "store_delta-bf16-DK32-DV16-PAGE64";
+const READ_STATE: &str = "read_state-bf16-BQ16-DK32-DV16-PAGE64";
 const EMBED: &str = "embed-bf16-BH1024-BM16";
 
 fn windowed(reader: Reader) -> Reader {
@@ -112,7 +116,13 @@ fn windowed(reader: Reader) -> Reader {
 
 fn tilings() -> Vec<Tiling> {
     let tiling = |height, group, first, end| Tiling { height, group, first, end };
-    vec![tiling(32, 1, 0, usize::MAX), tiling(16, 0, 0, 512), tiling(16, 0, 512, 1024)]
+    vec![
+        tiling(32, 1, 0, usize::MAX),
+        tiling(16, 0, 0, 512),
+        tiling(16, 0, 512, 1024),
+        tiling(ROWS, 2, 0, usize::MAX),
+        tiling(16, 2, 0, usize::MAX),
+    ]
 }
 
 fn readers() -> Vec<Reader> {
@@ -127,6 +137,8 @@ fn readers() -> Vec<Reader> {
         reader(EMBED, 0, 0, Size::Rows),
         reader(rope, 0, 0, Size::Rows),
         reader(GATHER, 0, 0, Size::Selected),
+        reader(STORE_DELTA, 2, 3, Size::Tiles(3)),
+        reader(READ_STATE, 2, 4, Size::Tiles(4)),
     ]
 }
 
@@ -193,11 +205,11 @@ fn premises(reader: &Reader, plan: &StepPlan, metadata: &Metadata<Vec<i32>>, cel
     let (mut t, extent) = (Terms::default(), metadata.extent(reader.size));
     let world = World::new(&mut t, &reader.problem, "L");
     let metas: Vec<_> = metas(reader).into_iter().filter(|(role, ..)| reader.problem.role(*role).is_some()).collect();
-    let attends = reader.problem.shape.attends() || reader.problem.shape == Shape::AttendCombine;
+    let tiles = reader.problem.shape.attends() || reader.problem.shape.recurs();
     let tiling = &tilings()[reader.tiling];
     let rows = match reader.size {
         Size::Selected => plan.selected().len(),
-        _ if attends => plan.rows().min(tiling.end).saturating_sub(tiling.first),
+        _ if tiles => plan.rows().min(tiling.end).saturating_sub(tiling.first),
         _ => plan.rows(),
     };
     if rows == 0 {
@@ -289,6 +301,23 @@ fn what_kernels_are_proved_under_holds_of_every_filled_step() {
     assert!(seen.iter().all(|seen| *seen > 100), "premises that were looked at: {seen:?}");
 }
 
+/// The proof of a store that looks back takes it that a tile has all rows that the step has of its request.
+#[test]
+fn a_tile_as_high_as_a_step_has_all_rows_of_its_request() {
+    let (mut long, mut several) = (0, 0);
+    filled(40, 3, |plan, metadata| {
+        let column = |meta: Meta| &metadata.array()[metadata.place(meta).start..];
+        let (row, rows) = (column(Meta::TileRow { tiling: 3 }), column(Meta::TileRows { tiling: 3 }));
+        let tiles = metadata.extent(Size::Tiles(3)).tiles;
+        let live = (0..tiles).filter(|tile| rows[*tile] > 0).map(|tile| (row[tile] as usize, rows[tile] as usize));
+        let wanted: Vec<_> = plan.sequences().iter().map(|s| (s.first_row, s.rows)).collect();
+        assert_eq!(live.collect::<Vec<_>>(), wanted);
+        long += wanted.iter().filter(|(_, rows)| *rows > 500).count();
+        several += usize::from(wanted.len() > 2);
+    });
+    assert!(long > 0 && several > 0, "{long} long ones, {several} steps of several");
+}
+
 /// A damage: the array, the element, and the value that replaces it.
 type Damage = fn(&StepPlan, &Metadata<Vec<i32>>) -> (Meta, usize, i32);
 
@@ -345,8 +374,8 @@ fn the_bounds_of_both_provers_are_one_and_the_core_refuses_what_is_above_them() 
     assert!(!made(PAGE, 1, ROWS_MAX + 1));
     assert!(made(CONTEXT_MAX, 1, 1));
     assert!(!made(CONTEXT_MAX + 1, 1, 1));
-    // The page tables of the two groups are one array.
-    let most = TABLE_MAX / 2 / (CONTEXT_MAX / PAGE);
+    // The page tables of the three groups are one array.
+    let most = TABLE_MAX / 3 / (CONTEXT_MAX / PAGE);
     assert!(made(CONTEXT_MAX, most, 1));
     assert!(!made(CONTEXT_MAX, most + 1, 1));
 }

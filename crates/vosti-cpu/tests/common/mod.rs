@@ -7,7 +7,8 @@ use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_kernels::{Const, Contract, Dtype, Role, Spec};
+use vosti_kernels::expr::eval;
+use vosti_kernels::{Const, Contract, Dtype, Role, Shape, Spec};
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::numerics::FloatMode;
 use vosti_tile::{Kernel, Scalar};
@@ -112,9 +113,12 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         if width == 0 || spec.kernel == "topk_part" { int("V").max(int("PARTS") * int("K")).max(width) } else { width };
     // A row has so many numbers for each of its experts.
     let width = width.max(int("E")) * int("TOPK").max(1);
-    let (kv, d, page, bq) = (int("KV_HEADS").max(1), d.max(1), int("PAGE").max(1), int("HEIGHT").max(1));
+    let (kv, d, page) = (int("KV_HEADS").max(1), d.max(1), int("PAGE").max(1));
+    // A store that looks back has a request's rows in one tile, and pages of its own.
+    let looks_back = contract.shape == Shape::RecurStore;
+    let bq = if looks_back { rows } else { int("HEIGHT").max(1) };
     let context = 512;
-    let pages = 24;
+    let mut pages = 24;
     // Query tiles: sequences with a history, at most HEIGHT rows a tile.
     let (mut table, mut first, mut count, mut pos, mut flat) = (vec![], vec![], vec![], vec![], vec![]);
     let mut at = 0;
@@ -136,6 +140,11 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         }
         at += n;
     }
+    if looks_back {
+        pages = flat.len();
+        let mut left: Vec<i32> = (0..pages as i32).collect();
+        flat.iter_mut().for_each(|page| *page = left.swap_remove(rng.below(left.len())));
+    }
     // Padding.
     table.push(-1);
     first.push(0);
@@ -150,9 +159,21 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         slots.swap(i, j);
     }
     let v = int("V").clamp(1, 1000);
+    // The elements of a buffer by its extents.
+    let declared = |param: &str| {
+        let lookup = |name: &str| match name {
+            "rows" => Some(rows as i64),
+            "pages" => Some(pages as i64),
+            name => Some(int(name) as i64),
+        };
+        contract.shapes[param].iter().map(|text| eval(text, &lookup).unwrap() as usize).product()
+    };
     let buffers = contract.params.iter().map(|param| {
         let elem = Scalar::from(param.elem(spec.act));
         match param.role {
+            Role::In(_) | Role::Out(_) | Role::Entry(_) | Role::State(_) if contract.shape.recurs() => {
+                random(&mut rng, elem, declared(&param.name))
+            }
             // Many are equal, and some are no numbers.
             Role::In(0) if ["argmax", "topk_part", "topk_combine", "route"].contains(&spec.kernel.as_str()) => {
                 let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 1e-40, 0.5];
@@ -197,7 +218,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::CacheK | Role::CacheV => random(&mut rng, elem, pages * kv * page * d),
             Role::Scratch(2) => random(&mut rng, elem, states * d),
             Role::Scratch(_) => random(&mut rng, elem, states),
-            Role::Entry(_) | Role::State(_) => unreachable!("no kernel of the inventory has a state"),
+            Role::Entry(_) | Role::State(_) => unreachable!("of layers with a state"),
         }
     });
     let buffers = buffers.collect();

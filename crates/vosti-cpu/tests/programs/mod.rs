@@ -5,7 +5,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, RowSet};
+use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, PAGE, PartDecl, Program, RowSet};
 use vosti_kernels::{Binding, Const, Role, Spec, capped, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
@@ -15,6 +15,11 @@ const LISTED: i64 = 64;
 /// The embeddings of these tokens are not all finite, so that their keys and values are not.
 pub const OVERFLOWING: u32 = 240;
 const HIDDEN: usize = 64;
+/// Key heads of the layer with a state, heads for each, and numbers of a key and of a value.
+const KEY_HEADS: usize = 2;
+const GROUP: usize = 2;
+const KEY: usize = 32;
+const VALUE: usize = 16;
 
 /// Weights that a name decides.
 pub struct Random;
@@ -33,6 +38,9 @@ impl Weights for Random {
             "qkv" => vec![192, HIDDEN],
             "out" => vec![HIDDEN, 128],
             "square" => vec![128, HIDDEN],
+            "query" | "key" => vec![KEY_HEADS * KEY, HIDDEN],
+            "value" => vec![KEY_HEADS * GROUP * VALUE, HIDDEN],
+            "decay" | "strength" => vec![KEY_HEADS * GROUP, HIDDEN],
             other => return Err(format!("no weight {other}").into()),
         })
     }
@@ -47,12 +55,15 @@ impl Weights for Random {
                 next() * if i.is_multiple_of(3) { f32::INFINITY } else { 1.0 }
             }
             "norm" | "head_norm" => 1.0 + 0.2 * next(),
+            // So that a state neither fades at once nor grows without end.
+            "key" | "decay" => 0.02 * next(),
             _ => 0.4 * next(),
         };
         let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
         let width: usize = shape[1..].iter().product();
         let data = match kind(name) {
             "norm" | "head_norm" | "cos" | "sin" => TensorData::F32(values),
+            "query" | "key" | "value" | "decay" | "strength" => TensorData::F32(values),
             _ => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
         };
         Ok(data.part(rows.start * width..rows.end * width))
@@ -79,6 +90,10 @@ fn spec(kernel: &str, dims: &[(&str, Const)]) -> Spec {
     specialise("cpu", kernel, Dtype::Bf16, dims).unwrap()
 }
 
+fn wide_spec(kernel: &str, dims: &[(&str, Const)]) -> Spec {
+    specialise("cpu", kernel, Dtype::F32, dims).unwrap()
+}
+
 fn int(value: i64) -> Const {
     Const::Int(value)
 }
@@ -99,7 +114,7 @@ impl Builder {
     }
 
     fn rowwise(&mut self, spec: Spec, weights: &[&str], ins: &[u32], width: usize) -> u32 {
-        let dtype = if spec.kernel == "linear_add" { Dtype::F32 } else { Dtype::Bf16 };
+        let dtype = if spec.kernel == "linear_add" { Dtype::F32 } else { spec.act };
         let rows = if self.chosen { RowSet::Selected } else { RowSet::All };
         let (k, out) = (self.bind(spec, weights), self.buffer(width, dtype, rows));
         self.ops.push(Op::Rowwise { k, ins: ins.to_vec(), outs: vec![out], rows });
@@ -152,6 +167,30 @@ impl Builder {
         seen
     }
 
+    /// What a gated delta rule reads, 128 wide.
+    fn recurrence(&mut self, x: u32, layer: u32) -> u32 {
+        let norm = wide_spec("rmsnorm", &[("H", int(64)), ("EPS", Const::Float(1e-6))]);
+        let normed = self.rowwise(norm, &["norm.0"], &[x], HIDDEN);
+        let heads = KEY_HEADS * GROUP;
+        let parts = [("query", KEY_HEADS * KEY), ("key", KEY_HEADS * KEY), ("value", heads * VALUE)];
+        let parts = parts.into_iter().chain([("decay", heads), ("strength", heads)]);
+        let projected: Vec<u32> = parts
+            .map(|(name, n)| {
+                let linear = wide_spec("linear", &[("K", int(64)), ("N", int(n as i64))]);
+                self.rowwise(linear, &[&format!("{name}.{layer}")], &[normed], n)
+            })
+            .collect();
+        let dims = [("KEY_HEADS", KEY_HEADS), ("GROUP", GROUP), ("DK", KEY), ("DV", VALUE), ("PAGE", PAGE)];
+        let dims = dims.map(|(name, value)| (name, int(value as i64)));
+        let k = self.bind(wide_spec("store_delta", &dims), &[]);
+        self.ops.push(Op::StoreKv { k, ins: projected[1..].to_vec(), layer, back: PAGE as u32 });
+        let (k, out) = (self.bind(wide_spec("read_state", &dims), &[]), heads * VALUE);
+        let out = self.buffer(out, Dtype::F32, RowSet::All);
+        self.ops.push(Op::Attend { k, q: projected[0], layer, out, window: Some(PAGE as u32 + 1) });
+        let rounded = self.rowwise(spec("round_stream", &[("H", int(64))]), &[], &[out], HIDDEN);
+        self.rowwise(spec("linear", &[("K", int(64)), ("N", int(128))]), &["square.1"], &[rounded], 128)
+    }
+
     /// `x` projected and added to the stream.
     fn add(&mut self, wide: u32, x: u32, weight: &str) -> u32 {
         self.rowwise(
@@ -190,11 +229,18 @@ impl Builder {
         self.list(spec("topk_combine", &[("N", int(LISTED)), ("K", int(LISTED))]), found);
         let part = PartDecl { heads: 2, width: 16, dtype: Dtype::Bf16 };
         let group = |window| GroupDecl { window, entry: vec![part; 2], state: vec![] };
+        let heads = (KEY_HEADS * GROUP) as u32;
+        let part = |width: usize| PartDecl { heads, width: width as u32, dtype: Dtype::F32 };
+        let recurring = GroupDecl {
+            window: Some(PAGE as u32 + 1),
+            entry: vec![part(KEY), part(VALUE), part(1)],
+            state: vec![part(KEY * VALUE)],
+        };
         let program = Program {
             ops: self.ops,
             buffers: self.buffers,
-            groups: vec![group(Some(50)), group(None)],
-            layers: (0..2).map(|group| LayerDecl { group }).collect(),
+            groups: vec![group(Some(50)), group(None), recurring],
+            layers: (0..3).map(|group| LayerDecl { group }).collect(),
             logits,
             vocab: VOCAB,
             context: 400,
@@ -213,12 +259,14 @@ pub fn rowwise() -> (Program, Vec<Binding>) {
     b.finish(wide, x, "out.9")
 }
 
-/// Attention, in a window and without.
+/// Attention, in a window and without, and a layer whose pages have a state.
 pub fn attending() -> (Program, Vec<Binding>) {
     let mut b = Builder::default();
     let x = b.embed();
     let seen = b.attention(x, 0, Some(50));
     let x = b.add(seen, x, "out.0");
+    let read = b.recurrence(x, 2);
+    let x = b.add(read, x, "out.2");
     let seen = b.attention(x, 1, None);
     b.finish(seen, x, "out.1")
 }

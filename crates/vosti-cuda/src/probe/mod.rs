@@ -164,7 +164,7 @@ impl Limits {
 }
 
 impl<D: Driver> CudaDevice<D> {
-    /// Probes every kernel of the program. It overwrites the device's caches and buffers.
+    /// Probes every kernel of the program, but those of layers with a state. It overwrites the device's caches and buffers.
     pub fn probe(&mut self, options: ProbeOptions, mut hooks: Hooks) -> Result<(), CudaError> {
         let kernels = self.wiring.kernels.len();
         // Give arrays their places in the largest step, because sides may be as large.
@@ -172,6 +172,10 @@ impl<D: Driver> CudaDevice<D> {
         self.point();
         for kernel in 0..kernels {
             let lab = self.lab(kernel);
+            // The sides have no pages with a state yet.
+            if lab.shape.recurs() {
+                continue;
+            }
             let mut random = Random::new(options.seed ^ (kernel as u64) << 40);
             match self.probe_one(&lab, options, &mut random, &mut hooks)? {
                 Some(probed) => (hooks.done)(probed, kernels),

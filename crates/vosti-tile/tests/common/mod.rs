@@ -6,7 +6,8 @@ pub mod formulas;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
-use vosti_kernels::{Const, Dtype, Extent, Grid, Role, Spec};
+use vosti_kernels::expr::eval;
+use vosti_kernels::{Const, Dtype, Extent, Grid, Role, Shape, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::{Kernel, Scalar};
 
@@ -111,6 +112,15 @@ fn in_block(name: &str) -> usize {
 
 /// How many elements a float parameter's buffer has.
 fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
+    let contract = vosti_kernels::contract(&spec.kernel).unwrap();
+    if contract.shape.recurs() {
+        let lookup = |name: &str| match name {
+            "rows" => Some(rows as i64),
+            "pages" => Some(POOL as i64),
+            name => Some(int(spec, name) as i64),
+        };
+        return contract.shapes[name].iter().map(|text| eval(text, &lookup).unwrap() as usize).product();
+    }
     let int = |name: &str| int(spec, name);
     match (spec.kernel.as_str(), role) {
         (_, Role::CacheK | Role::CacheV) => POOL * int("KV_HEADS") * int("PAGE") * head(spec),
@@ -172,7 +182,9 @@ fn metadata(spec: &Spec, sequences: &Sequences, random: &mut Random) -> BTreeMap
     let mut free: Vec<i32> = (0..POOL as i32).collect();
     let (mut table, mut slots, mut positions) = (vec![], vec![], vec![]);
     let mut tiles: [Vec<i32>; 4] = Default::default();
-    let height = constant("HEIGHT").unwrap_or(64);
+    // A store that looks back has all rows of a sequence in a tile.
+    let looks_back = vosti_kernels::contract(&spec.kernel).is_ok_and(|contract| contract.shape == Shape::RecurStore);
+    let height = if looks_back { usize::MAX } else { constant("HEIGHT").unwrap_or(64) };
     let mut row = 0;
     for (count, first) in sequences {
         let start = table.len();
@@ -223,5 +235,5 @@ fn work(spec: &Spec) -> i64 {
         Some(Const::Int(v)) => *v,
         _ => 1,
     };
-    of("N") * of("K") * of("H") * of("V") * of("D") * of("HALF") * of("BLOCKS")
+    of("N") * of("K") * of("H") * of("V") * of("D") * of("HALF") * of("BLOCKS") * of("DK")
 }

@@ -388,7 +388,7 @@ class Case:
                 return [Pointers(a.param, np.where(get(0), a.offsets, b.offsets))]
             return [np.where(get(0), a, b)]
         if name in ("math.absf", "arith.negf"):
-            bits = np.ascontiguousarray(get(0)).view(np.uint32)
+            bits = np.ascontiguousarray(get(0)).view(np.uint32).reshape(np.shape(get(0)))
             return [(bits & np.uint32(0x7FFFFFFF) if name == "math.absf" else bits ^ np.uint32(0x80000000)).view(np.float32)]
         if name in ("math.sqrt", "math.floor", "math.ceil"):
             with np.errstate(all="ignore"):
