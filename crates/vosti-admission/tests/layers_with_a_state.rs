@@ -54,7 +54,7 @@ fn other_parts_and_other_windows_are_refused_by_name() {
         ("`ends` has pages of", |p| p.groups[0].state[0].width *= 2),
         ("`keys` has pages of", |p| p.groups[0].entry.swap(0, 1)),
         ("`decays` holds f32, the op gives bf16", |p| p.groups[0].entry[2].dtype = Dtype::Bf16),
-        ("`decays` has the role Entry(2), which the op does not give", |p| drop(p.groups[0].entry.pop())),
+        ("`decays` has the role Entry(2), which the op does not give", |p| p.groups[0].entry.truncate(2)),
         ("no parameter is part 3 of the layer's entries", |p| {
             let part = p.groups[0].entry[2];
             p.groups[0].entry.push(part);

@@ -45,6 +45,7 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbe
             ("HEADS", "attend_combine") => (pick(8, 2) * group).into(),
             ("HEADS" | "K_FIRST", _) => pick(32, 4).into(),
             ("KV_HEADS", _) => pick(8, 2).into(),
+            ("KEY_HEADS", _) => pick(16, 2).into(),
             ("V_FIRST", _) => pick(40, 6).into(),
             ("PACKED", _) => pick(48, 8).into(),
             ("FIRST", _) => 0.into(),

@@ -470,8 +470,8 @@ fn pages(
         Pages::Each(pages) => pages.clone(),
         Pages::Fill { percent } => {
             let room = (free.saturating_sub(rest) as u128 * u128::from(*percent) / 100) as u64;
-            let fits = |pages| bytes(&pool(program, pages)).is_ok_and(|bytes| bytes <= room);
-            pool(program, most_pages(PAGES_MAX, fits).max(1))
+            let fits = |pages| bytes(&pool(program, pages, 1)).is_ok_and(|bytes| bytes <= room);
+            pool(program, most_pages(PAGES_MAX, fits).max(1), 1)
         }
     };
     let needs = bytes(&pages)?.saturating_add(rest);

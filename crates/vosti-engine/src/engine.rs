@@ -4,13 +4,13 @@
 //! compute a token or a logits row. Read next: `schedule.rs` (the planning of one step).
 
 use crate::capacity;
-use crate::prefix::PrefixIndex;
+use crate::prefix::{Kept, PrefixIndex};
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::schedule::Decision;
 use crate::sequence::{Sequence, Serial};
 use crate::{Counters, Drafter, EngineError, Event, FinishReason, FloatDevice, Policy, Request, RequestId, Usage};
 use std::collections::{BTreeSet, HashMap};
-use vosti_core::{Core, CoreError, Program, Record};
+use vosti_core::{Core, CoreError, GroupDecl, PAGE, Program, Record};
 
 /// A report of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +90,9 @@ pub struct Engine<D: FloatDevice> {
 /// More setbacks than this without progress are a livelock. A few are normal: if eviction is off and a sequence does not fit
 /// beside the cache, one step preempts the sequence and the next step empties the cache.
 const SETBACKS_MAX: u32 = 16;
+
+/// A page in so many keeps its state longer than the others.
+const LANDMARK: usize = 16;
 
 /// A choice whose `Finished` is to be reported.
 struct Ended {
@@ -226,7 +229,10 @@ impl<D: FloatDevice> Engine<D> {
                 break;
             };
             if let Some(content) = self.core.block(block) {
-                self.prefix.published(block, parent, content);
+                // A prompt's last full page, and every so many pages, for prompts that begin alike and end differently.
+                let pages = content.depth() + 1;
+                let landmark = pages.is_multiple_of(LANDMARK) || pages == self.sequences[&serial].prompt_len / PAGE;
+                self.prefix.published(block, parent, content, landmark);
             }
             self.counters.published += 1;
             // A page that went behind the window in this step is in no table.
@@ -318,11 +324,16 @@ impl<D: FloatDevice> Engine<D> {
         let sampler = TokenSampler::new(program.vocab);
         let core = Core::new(device, sampler, program).map_err(|e| refused("new", e))?;
         let groups = &core.program().groups;
-        let windowed: Vec<bool> = groups.iter().map(|g| g.window.is_some()).collect();
         let pages: Vec<usize> = (0..groups.len()).map(|group| core.pages(group)).collect();
+        let kept = |(group, pages): (&GroupDecl, &usize)| match group.window {
+            None => Kept::All,
+            Some(_) if group.state.is_empty() => Kept::Window,
+            Some(_) => Kept::State { landmarks: pages / 2 },
+        };
+        let kept: Vec<Kept> = groups.iter().zip(&pages).map(kept).collect();
         let tokens_held = capacity::tokens_in(core.program(), &pages);
         Ok(Self {
-            prefix: PrefixIndex::new(&windowed),
+            prefix: PrefixIndex::new(kept),
             drafter: crate::drafts::drafter(policy.speculation),
             core,
             policy,

@@ -40,8 +40,24 @@ struct Entry {
     users: usize,
     /// The clock when a sequence last released it.
     tick: u64,
-    /// Per group, the tick under which its page is listed in `idle`, if it is.
-    idle: Vec<Option<u64>>,
+    /// Later prompts are likely to go on from its end.
+    landmark: bool,
+    /// Per group, the place at which its page is listed in `idle`, if it is.
+    idle: Vec<Option<Idle>>,
+}
+
+/// The place of a page that may be in no table, in the order of eviction: whether it is kept longer, the tick, and the depth.
+type Idle = (bool, u64, usize);
+
+/// A group of layers, as far as evictions of single pages go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// All pages of a sequence.
+    All,
+    /// Those of a window.
+    Window,
+    /// Those of a window, and a prefix is continued from the state of one page. At most so many landmarks outlive other pages.
+    State { landmarks: usize },
 }
 
 /// Every registered block, findable by content, ordered for eviction.
@@ -51,21 +67,23 @@ pub(crate) struct PrefixIndex {
     /// Blocks that no sequence uses and no block continues: least recently used first, then deepest first.
     leaves: BTreeSet<(u64, Reverse<usize>, BlockId)>,
     /// Per group with a window: block pages that may be in no table, least recently used first, then shallowest first (a
-    /// hit needs only the pages of its last window).
-    idle: Vec<Option<BTreeSet<(u64, usize, BlockId)>>>,
+    /// hit needs only the pages of its last window). Landmarks' states come after all others.
+    idle: Vec<Option<BTreeSet<(Idle, BlockId)>>>,
+    groups: Vec<Kept>,
     /// Blocks that no sequence uses.
     unused: usize,
     clock: u64,
 }
 
 impl PrefixIndex {
-    /// `windowed` says of each group whether it has a window.
-    pub fn new(windowed: &[bool]) -> Self {
+    /// An empty index over these groups.
+    pub fn new(groups: Vec<Kept>) -> Self {
         Self {
             entries: HashMap::new(),
             places: HashMap::new(),
             leaves: BTreeSet::new(),
-            idle: windowed.iter().map(|w| w.then(BTreeSet::new)).collect(),
+            idle: groups.iter().map(|kept| (*kept != Kept::All).then(BTreeSet::new)).collect(),
+            groups,
             unused: 0,
             clock: 0,
         }
@@ -144,8 +162,8 @@ impl PrefixIndex {
         path
     }
 
-    /// A sequence has published this block, and uses it.
-    pub fn published(&mut self, id: BlockId, parent: Option<BlockId>, block: &Block) {
+    /// A sequence has published this block, and uses it. `landmark`: later prompts are likely to go on from its end.
+    pub fn published(&mut self, id: BlockId, parent: Option<BlockId>, block: &Block, landmark: bool) {
         let place = Place::new(block.parent(), block.tokens());
         self.places.entry(place).or_default().push(id);
         if let Some(parent) = parent.and_then(|p| self.entries.get_mut(&p)) {
@@ -159,6 +177,7 @@ impl PrefixIndex {
             children: 0,
             users: 1,
             tick: self.clock,
+            landmark,
             idle: vec![None; self.idle.len()],
         };
         self.entries.insert(id, entry);
@@ -202,11 +221,22 @@ impl PrefixIndex {
         let (Some(idle), Some(entry)) = (&mut self.idle[group], self.entries.get_mut(&id)) else {
             return;
         };
-        if let Some(tick) = entry.idle[group].take() {
-            idle.remove(&(tick, entry.depth, id));
+        if let Some(place) = entry.idle[group].take() {
+            idle.remove(&(place, id));
         }
-        entry.idle[group] = Some(self.clock);
-        idle.insert((self.clock, entry.depth, id));
+        let most = if let Kept::State { landmarks } = self.groups[group] { landmarks } else { 0 };
+        let place = (entry.landmark && most > 0, self.clock, entry.depth);
+        entry.idle[group] = Some(place);
+        idle.insert((place, id));
+        let mut landmarks = idle.iter().rev().take_while(|((landmark, ..), _)| *landmark);
+        // The one too many, the least recently used, is a page like others.
+        let Some(&(place, id)) = landmarks.nth(most).filter(|_| most > 0) else { return };
+        idle.remove(&(place, id));
+        let place = (false, place.1, place.2);
+        idle.insert((place, id));
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.idle[group] = Some(place);
+        }
     }
 
     /// The block to evict next, if any.
@@ -214,9 +244,12 @@ impl PrefixIndex {
         self.leaves.first().map(|(_, _, id)| *id)
     }
 
-    /// Takes the next candidate for `Core::evict_page` from the list. It comes back by `page_idle`.
-    pub fn pop_idle(&mut self, group: usize) -> Option<BlockId> {
-        let (_, _, id) = self.idle[group].as_mut()?.pop_first()?;
+    /// Takes the next candidate for `Core::evict_page` from the list, a landmark only if they may go. It comes back by `page_idle`.
+    pub fn pop_idle(&mut self, group: usize, landmarks: bool) -> Option<BlockId> {
+        let idle = self.idle[group].as_mut()?;
+        let next = *idle.first().filter(|((landmark, ..), _)| landmarks || !*landmark)?;
+        idle.remove(&next);
+        let id = next.1;
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.idle[group] = None;
         }
@@ -229,9 +262,9 @@ impl PrefixIndex {
             return;
         };
         self.leaves.remove(&(entry.tick, Reverse(entry.depth), id));
-        for (idle, tick) in self.idle.iter_mut().zip(&entry.idle) {
-            if let (Some(idle), Some(tick)) = (idle, tick) {
-                idle.remove(&(*tick, entry.depth, id));
+        for (idle, place) in self.idle.iter_mut().zip(&entry.idle) {
+            if let (Some(idle), Some(place)) = (idle, place) {
+                idle.remove(&(*place, id));
             }
         }
         if entry.users == 0 {

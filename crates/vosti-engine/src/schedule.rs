@@ -190,7 +190,9 @@ impl<D: FloatDevice> Engine<D> {
         for group in 0..self.core.program().groups.len() {
             let pages = |engine: &Self| engine.core.request(id).map_or(0, |r| r.table(group).len());
             while pages(self) * PAGE < end {
-                if self.core.free_pages(group) == 0 && !(evict && self.evict_for(group)) {
+                // A longer chunk is no reason to give up a landmark.
+                let needed = self.core.request(id).is_some_and(|r| r.table(group).len() * PAGE <= r.cached());
+                if self.core.free_pages(group) == 0 && !(evict && self.evict_for(group, needed)) {
                     break;
                 }
                 self.core.take_page(id, group).map_err(|e| refused("take_page", e))?;
@@ -200,15 +202,15 @@ impl<D: FloatDevice> Engine<D> {
         Ok(covered)
     }
 
-    /// Frees one page of a group by eviction.
-    fn evict_for(&mut self, group: usize) -> bool {
+    /// Frees one page of a group by eviction, a landmark's only if those may go.
+    fn evict_for(&mut self, group: usize, landmarks: bool) -> bool {
         // A sequence that was preempted while it ran alone can wait for no other: progress comes before this policy.
         if !self.policy.eviction && self.setbacks == 0 {
             return false;
         }
         if self.core.program().groups[group].window.is_some() {
             // The list may hold pages that are in use again. The core refuses them, and they return to the list when released.
-            while let Some(block) = self.prefix.pop_idle(group) {
+            while let Some(block) = self.prefix.pop_idle(group, landmarks) {
                 if self.core.evict_page(block, group).is_ok() {
                     self.counters.evictions += 1;
                     return true;

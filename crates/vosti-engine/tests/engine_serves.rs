@@ -1,7 +1,7 @@
 //! The guarantees to a user of the engine, claim by claim, on the symbolic device.
 
 use std::collections::BTreeMap;
-use vosti_core::{Device, DeviceError, PAGE, Program, StepPlan, Token};
+use vosti_core::{Device, DeviceError, Dtype, PAGE, PartDecl, Program, StepPlan, Token};
 use vosti_engine::symbolic::{SymbolicDevice, answer, program};
 use vosti_engine::{
     Counters, Engine, EngineError, Event, FinishReason, Policy, Request, RequestId, Sampling, SamplingParams,
@@ -245,6 +245,30 @@ fn a_hit_after_eviction_of_window_pages_is_refused_or_right() {
         assert_eq!(answers[&(u64::from(i), 0)].0, right.tokens);
     }
     assert!(engine.counters().evictions > 0 && engine.counters().released_behind > 0);
+}
+
+/// A page with a state is enough to go on from its end. The pool has few of them.
+#[test]
+fn states_at_prompts_ends_and_at_every_sixteenth_page_outlive_others() {
+    let mut program = program(&[None, Some(PAGE as u32 + 1)], &[0, 1], 24, 4_000);
+    program.groups[1].state = vec![PartDecl { heads: 1, width: 1, dtype: Dtype::F32 }];
+    let mut engine = engine(&program, &[300, 8], Policy::default());
+    let mut cached = |start: usize, salt: u32| {
+        let prompt = [prompt(start, 0), prompt(1_700 - start, salt)].concat();
+        let request = Request::new(prompt, Sampling::greedy(200));
+        let right = answer(&program, WEIGHTS, &request, 0).tokens;
+        let id = engine.submit(request).unwrap();
+        let answers = run(&mut engine);
+        assert_eq!(answers[&(id.0, 0)].0, right);
+        answers[&(id.0, 0)].2.cached_tokens
+    };
+    assert_eq!(cached(1_100, 1), 0);
+    // Where the prompt ends, after an answer of four pages.
+    assert_eq!(cached(1_100, 1), 26 * PAGE);
+    // At the sixteenth page, of a prompt that ends otherwise.
+    assert_eq!(cached(1_100, 2), 16 * PAGE);
+    assert_eq!(cached(1_000, 3), 0);
+    assert!(engine.counters().evictions > 0);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! A pool of n pages has n of each group whose pages have no state. A page with a state is large (one of Qwen 3.5 4B's is 100 MB, one
 //! of its attention 2 MB), and a request needs few of them. So all pages with a state together take at most the bytes of the
-//! others, and there are at least [`STATES_MIN`] of them. Nothing here depends on a machine or a request.
+//! others, and there are at least [`STATES_MIN`] of them, or as many as sequences that must run together need. Nothing here depends
+//! on a machine.
 //! Read next: `vosti_engine::capacity`, which counts the pages that a request needs.
 
 use crate::error::WiringError;
@@ -10,8 +11,10 @@ use crate::wiring::Bound;
 use vosti_core::{Dtype, GroupDecl, PAGE, PartDecl, Program};
 use vosti_tile::Scalar;
 
-/// Pages with a state that a pool has at least, if it has so many pages: four requests that decode.
+/// Pages with a state that a pool has at least, if it has so many pages.
 pub const STATES_MIN: usize = 8;
+/// Pages with a state that a sequence takes: that of its rows, the one before, and the next one.
+const STATES_OF_A_SEQUENCE: usize = 3;
 
 /// Element type and elements of a page of each part of a group, in the order of their numbers.
 pub fn parts(group: &GroupDecl) -> impl Iterator<Item = (Dtype, usize)> {
@@ -45,20 +48,21 @@ pub fn page_bytes(program: &Program) -> Vec<u64> {
     bytes
 }
 
-/// Pages of each group in a pool of `pages` pages.
-pub fn pool(program: &Program, pages: usize) -> Vec<usize> {
+/// Pages of each group in a pool of `pages` pages, in which `together` sequences must find room for their states.
+pub fn pool(program: &Program, pages: usize, together: usize) -> Vec<usize> {
+    let least = STATES_MIN.max(together.saturating_mul(STATES_OF_A_SEQUENCE)).min(pages);
     let bytes = page_bytes(program);
     let has_state = |group: usize| !program.groups[group].state.is_empty();
     let all = |states: bool| (0..bytes.len()).filter(|g| has_state(*g) == states).map(|g| u128::from(bytes[g])).sum();
     let (others, with_state): (u128, u128) = (all(false), all(true));
     let as_large = (pages as u128 * others).checked_div(with_state).filter(|_| others > 0);
-    let states = as_large.map_or(pages, |n| n.clamp(STATES_MIN.min(pages) as u128, pages as u128) as usize);
+    let states = as_large.map_or(pages, |n| n.clamp(least as u128, pages as u128) as usize);
     (0..bytes.len()).map(|group| if has_state(group) { states } else { pages }).collect()
 }
 
-/// Bytes of a pool of `pages` pages.
+/// Bytes of a pool of `pages` pages, for any sequences.
 pub fn pool_bytes(program: &Program, pages: usize) -> u64 {
-    let groups = pool(program, pages).into_iter().zip(page_bytes(program));
+    let groups = pool(program, pages, 1).into_iter().zip(page_bytes(program));
     groups.fold(0, |all, (pages, bytes)| bytes.saturating_mul(pages as u64).saturating_add(all))
 }
 
@@ -110,13 +114,14 @@ mod tests {
     fn states_take_no_more_than_the_other_pages_and_some_are_always_there() {
         let hybrid = program(2, 3);
         assert_eq!(page_bytes(&hybrid), [128 << 10, 3 << 20]);
-        assert_eq!(pool(&hybrid, 2_400), [2_400, 100]);
-        assert_eq!(pool(&hybrid, 100), [100, STATES_MIN]);
-        assert_eq!(pool(&hybrid, 3), [3, 3]);
+        assert_eq!(pool(&hybrid, 2_400, 1), [2_400, 100]);
+        assert_eq!(pool(&hybrid, 100, 1), [100, STATES_MIN]);
+        assert_eq!(pool(&hybrid, 3, 1), [3, 3]);
         assert_eq!(pool_bytes(&hybrid, 2_400), 600 << 20);
+        assert_eq!(pool(&hybrid, 100, 12), [100, 36]);
         // Alone, they are the pool.
-        assert_eq!(pool(&program(0, 3), 2_400), [2_400, 2_400]);
-        assert_eq!(pool(&program(2, 0), 2_400)[0], 2_400);
+        assert_eq!(pool(&program(0, 3), 2_400, 1), [2_400, 2_400]);
+        assert_eq!(pool(&program(2, 0), 2_400, 1)[0], 2_400);
     }
 
     #[test]

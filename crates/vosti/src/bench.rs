@@ -245,7 +245,8 @@ fn measure(
 ) -> Result<(f64, Vec<KernelTime>), BenchError> {
     let pages = case.needs().div_ceil(PAGE) * case.batch();
     let policy = Policy { prefix_cache: false, ..deployment.policy() };
-    let config = DeviceConfig { pages: Some(pages), rows_max: policy.rows_step_max, ..DeviceConfig::default() };
+    let (rows_max, together) = (policy.rows_step_max, case.batch());
+    let config = DeviceConfig { pages: Some(pages), together, rows_max, ..DeviceConfig::default() };
     let mut device = deployment.device(&config)?;
     if timed {
         device.time_launches();

@@ -105,6 +105,8 @@ pub struct DeployOptions {
 pub struct DeviceConfig {
     /// Pages of the pool ([`vosti_wiring::caches`]); none: as many as fit into a GPU's free memory, or one.
     pub pages: Option<usize>,
+    /// Sequences that must find room for their states.
+    pub together: usize,
     /// Rows that one step may have.
     pub rows_max: usize,
     /// In place of the deployment's own.
@@ -119,6 +121,7 @@ impl Default for DeviceConfig {
     fn default() -> Self {
         DeviceConfig {
             pages: Some(1),
+            together: 1,
             rows_max: Policy::default().rows_step_max,
             threads: None,
             isa: None,
@@ -420,7 +423,7 @@ impl Deployment {
         match &self.hardware {
             Hardware::Cpu { weights } => {
                 let threads = asked.threads.unwrap_or(self.threads);
-                let pages = vosti_wiring::pool(program, asked.pages.unwrap_or(1));
+                let pages = vosti_wiring::pool(program, asked.pages.unwrap_or(1), asked.together);
                 let mut config = Config::new(asked.rows_max, selected_max(asked), pages, threads);
                 config.isa = Some(asked.isa.unwrap_or(self.isa));
                 config.storage = asked.storage.unwrap_or(self.storage);
@@ -437,7 +440,7 @@ impl Deployment {
             Hardware::Gpu { gpu, weights } => {
                 let mut config = vosti_cuda::Config::new(asked.rows_max, selected_max(asked), vec![]);
                 config.pages = match asked.pages {
-                    Some(pages) => Pages::Each(vosti_wiring::pool(program, pages)),
+                    Some(pages) => Pages::Each(vosti_wiring::pool(program, pages, asked.together)),
                     None => Pages::Fill { percent: POOL_PERCENT },
                 };
                 config.weights = Some(weights.clone());
@@ -463,7 +466,7 @@ impl Deployment {
         let parts: HashSet<&String> = parts.collect();
         let once = self.plan.weights.iter().filter(|(name, _)| !parts.contains(name)).map(|(_, weight)| weight);
         progress.stage(&format!("loading {}", self.name), once.filter_map(bytes).sum());
-        let asked = DeviceConfig { pages: Some(1), rows_max: 1, threads: Some(1), isa: None, storage: None };
+        let asked = DeviceConfig { rows_max: 1, threads: Some(1), ..DeviceConfig::default() };
         match self.make(self.program(), &asked, Some(&LoadProgress { progress, loaded: AtomicU64::new(0) })) {
             Ok(device) => Ok(device.matrices()),
             Err(_) if progress.cancelled() => Err(DeployError::Interrupted),
@@ -483,7 +486,7 @@ fn taken(
     let (program, weights) = (&plan.program, DeviceWeights { source, plan, progress: None });
     let pages = options.pool.pages(program);
     let rows = Policy::default().rows_step_max;
-    let mut config = Config::new(rows, rows.min(SELECTED_MAX), vosti_wiring::pool(program, pages), 1);
+    let mut config = Config::new(rows, rows.min(SELECTED_MAX), vosti_wiring::pool(program, pages, 1), 1);
     config.positions = longest(program, &config.pages);
     let mut needs = |storage| {
         config.storage = storage;

@@ -129,7 +129,10 @@ pub fn run(
 }
 
 fn device(deployment: &Deployment, program: &Program) -> Result<AnyDevice, DeployError> {
-    deployment.device_for(program, &DeviceConfig { pages: Some(PAGES), rows_max: ROWS_MAX, ..DeviceConfig::default() })
+    deployment.device_for(
+        program,
+        &DeviceConfig { pages: Some(PAGES), together: PAGES, rows_max: ROWS_MAX, ..DeviceConfig::default() },
+    )
 }
 
 /// The program with attention removed: its output is replaced by its queries. Logits are then a function of a token and its

@@ -59,7 +59,7 @@ pub fn pages_default(program: &Program, demand: Demand) -> usize {
 
 /// What states take, in words: the pages that a pool has of them, and the bytes of one. None if no layer has a state.
 pub fn states(program: &Program, pages: usize) -> Option<String> {
-    let groups = pool(program, pages).into_iter().zip(page_bytes(program)).zip(&program.groups);
+    let groups = pool(program, pages, 1).into_iter().zip(page_bytes(program)).zip(&program.groups);
     let with_state: Vec<(usize, u64)> = groups.filter(|(_, group)| !group.state.is_empty()).map(|(of, _)| of).collect();
     let count = with_state.iter().map(|(pages, _)| *pages).max()?;
     let mib = with_state.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>() / 1048576.0;
@@ -98,7 +98,7 @@ pub struct Origin {
 /// An error unless a pool of so many pages holds a sequence that fills the context.
 pub fn check(program: &Program, pages: usize, origin: Origin) -> Result<(), TooSmall> {
     let context = program.context as usize;
-    let held = tokens_in(program, &pool(program, pages));
+    let held = tokens_in(program, &pool(program, pages, 1));
     if held >= context {
         return Ok(());
     }
@@ -156,7 +156,7 @@ mod tests {
     fn pages_with_a_state_are_few_and_a_long_context_needs_no_more_of_them() {
         let program = with_state(program(1 << 20, 8_192), 60 << 20);
         assert_eq!(pages_default(&program, Demand { tokens: 8_192, sequences: 1 }), 128);
-        assert_eq!(pool(&program, 128), [128, 8]);
+        assert_eq!(pool(&program, 128, 1), [128, 8]);
         assert_eq!(check(&program, 128, FLAGS), Ok(()));
         assert_eq!(states(&program, 128).unwrap(), "8 pages of 60.5 MiB: a request takes up to 2, a cached prefix 1");
         let refused = check(&program, 20, FLAGS).unwrap_err();

@@ -56,7 +56,7 @@ impl Weights for Random {
             }
             "norm" | "head_norm" => 1.0 + 0.2 * next(),
             // So that a state neither fades at once nor grows without end.
-            "key" | "decay" => 0.02 * next(),
+            "key" | "decay" | "strength" => 0.02 * next(),
             _ => 0.4 * next(),
         };
         let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();

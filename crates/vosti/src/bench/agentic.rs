@@ -89,7 +89,8 @@ pub fn play(deployment: &Deployment, trace: Trace, progress: &dyn Progress) -> R
     }
     let policy = deployment.policy();
     let pages = (trace.sessions + 1) * trace.longest().div_ceil(PAGE) + trace.sessions;
-    let config = DeviceConfig { pages: Some(pages), rows_max: policy.rows_step_max, ..DeviceConfig::default() };
+    let (rows_max, together) = (policy.rows_step_max, trace.sessions + 1);
+    let config = DeviceConfig { pages: Some(pages), together, rows_max, ..DeviceConfig::default() };
     let mut engine = Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?;
     let facts = deployment.facts();
     let tokens = |label: &str, len: usize| prompts::prompt(&facts, 1, label, len);

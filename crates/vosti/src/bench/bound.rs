@@ -33,7 +33,8 @@ impl Work {
                 let positions = (depth + per_sequence).min(window.saturating_add(per_sequence));
                 let width = f64::from(program.buffers[used.inputs[0] as usize].width);
                 work.flops += 4.0 * width * (seen * sequences) as f64;
-                work.bytes += entry_bytes(program, read.layer) * (positions * sequences) as f64;
+                let [entry, state] = cache_bytes(program, read.layer);
+                work.bytes += (entry * positions as f64 + state) * sequences as f64;
             } else if !used.tokens && used.cache_written.is_none() {
                 let rows = if used.rows == RowSet::All { rows } else { selected };
                 let elements = matrix_elements(plan, used.binding) as f64;
@@ -62,10 +63,10 @@ fn matrix_elements(plan: &ModelPlan, k: u32) -> usize {
     names.filter_map(|name| plan.weights.get(name)?.matrix_elements()).sum()
 }
 
-/// Bytes of one position's entry in a layer.
-fn entry_bytes(program: &Program, layer: u32) -> f64 {
+/// Bytes of a position's entry and of a page's state in a layer.
+fn cache_bytes(program: &Program, layer: u32) -> [f64; 2] {
     let group = &program.groups[program.layers[layer as usize].group as usize];
     let part =
         |part: &PartDecl| Scalar::from(part.dtype).bytes() as f64 * f64::from(part.heads) * f64::from(part.width);
-    group.entry.iter().map(part).sum()
+    [&group.entry, &group.state].map(|parts| parts.iter().map(part).sum())
 }

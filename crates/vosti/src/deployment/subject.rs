@@ -35,6 +35,9 @@ impl Deployment {
     }
 }
 
+/// Sequences of a suite that run together, at most.
+const TOGETHER: usize = 12;
+
 /// A deployment as the determinism suite sees it.
 pub struct DeploymentSubject<'a> {
     deployment: &'a Deployment,
@@ -66,6 +69,7 @@ impl Subject for DeploymentSubject<'_> {
         let isa = setup.instruction_set.as_deref();
         let config = DeviceConfig {
             pages: Some(setup.pool_tokens.div_ceil(PAGE).max(1)),
+            together: TOGETHER,
             rows_max: setup.rows_max,
             threads: setup.threads,
             storage: setup.expanded.then_some(Storage::Expanded),

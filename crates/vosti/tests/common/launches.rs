@@ -79,7 +79,7 @@ impl Recorder {
         for (i, (elem, len)) in wired.scratches(program.context as usize).into_iter().enumerate() {
             add(Bound::Scratch(i), elem, len, None);
         }
-        for (bound, len) in caches(program, &vosti_wiring::pool(program, limits.pages)).unwrap() {
+        for (bound, len) in caches(program, &vosti_wiring::pool(program, limits.pages, 1)).unwrap() {
             add(bound, wired.elem(bound), len, None);
         }
         for (i, name) in wired.weights.iter().enumerate() {
