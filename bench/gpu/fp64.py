@@ -140,21 +140,22 @@ def quantise(l):
     return {"scale": (flat(absmax / top), flat(F32 * absmax / top + TINY)), "hi": (flat(high), flat(high * 0 + 1))}
 
 
-def integers(l, height):
-    """Rows of integers times rows of a weight's blocks, and how far off the sum in FP32 may be."""
+def integers(l, height, left=1):
+    """Rows of integers, `left` for each row of the step, times rows of a weight's blocks, and how far off the sum in FP32 may be."""
     blocks, n, wide, halves = l.int("BLOCKS"), l.int("N"), l.int("WIDE"), l.int("HALVES")
-    q = l.inputs("hi", 32 * blocks).astype(np.float64)
-    q = 256 * q + l.inputs("lo", 32 * blocks) if wide else q
+    rows = lambda name, width: l.inputs(name, left * width).reshape(-1, width)
+    q = rows("hi", 32 * blocks).astype(np.float64)
+    q = 256 * q + rows("lo", 32 * blocks) if wide else q
     each = lambda y: y.reshape(len(y), 2 * blocks, -1)
-    scale = np.repeat(l.inputs("scale", blocks), 2, 1)
+    scale = np.repeat(rows("scale", blocks), 2, 1)
     group = lambda y: y if halves else np.repeat(y[:, ::2], 2, 1)
     scales, offsets = (group(l[name].reshape(height, 2 * blocks)) for name in ("scales", "offsets"))
-    left = each(q) * scale[:, :, None]
+    x = each(q) * scale[:, :, None]
     right = each(l["codes"].astype(np.float64).reshape(height, -1)) * scales[:, :, None]
     flat = lambda y: y.reshape(len(y), -1)
-    value, size = flat(left) @ flat(right).T, np.abs(flat(left)) @ np.abs(flat(right)).T
+    value, size = flat(x) @ flat(right).T, np.abs(flat(x)) @ np.abs(flat(right)).T
     if l.int("OFFSETS"):
-        sums = l.inputs("sums", 2 * blocks) * scale
+        sums = rows("sums", 2 * blocks) * scale
         value, size = value + sums @ offsets.T, size + np.abs(sums) @ np.abs(offsets).T
     return value, 4 * (blocks + 2) * (F32 * size + TINY)
 
@@ -179,6 +180,28 @@ def linear_int_glu(l):
     value, off = integers(l, 2 * l.int("N"))
     n = l.int("N")
     return {"out": gated(l, (value[:, :n], off[:, :n]), (value[:, n:], off[:, n:]))}
+
+
+def experts_in_integers(l, left, n):
+    """The products of each row, or of each choice of it, with `n` columns of its own experts, and how far off each may be."""
+    value, off = integers(l, l.int("E") * n, left)
+    own = chosen(l).ravel()
+    rows = np.arange(len(own)) * len(value) // len(own)
+    pick = lambda y: y.reshape(len(y), -1, n)[rows, own]
+    return pick(value), pick(off)
+
+
+def expert_int_glu(l):
+    n, topk = l.int("N"), l.int("TOPK")
+    value, off = experts_in_integers(l, 1, 2 * n)
+    flat = lambda y: y.reshape(-1, topk * n)
+    value, off = gated(l, (value[:, :n], off[:, :n]), (value[:, n:], off[:, n:]))
+    return {"out": (flat(value), flat(off))}
+
+
+def expert_int_down(l):
+    n, topk = l.int("N"), l.int("TOPK")
+    return {"out": tuple(y.reshape(-1, topk * n) for y in experts_in_integers(l, topk, n))}
 
 
 def linear_glu(l):
@@ -459,8 +482,8 @@ def topk_combine(l):
 
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
-           combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend,
-           attend_combine, store_gated, short_conv]
+           expert_int_glu, expert_int_down, combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled,
+           rope_q, store_kv, attend, attend_combine, store_gated, short_conv]
 
 
 def found(l, name, like):

@@ -24,6 +24,8 @@ const SOURCES: &[(&str, &str)] = sources![
     "embed",
     "expert_down",
     "expert_glu",
+    "expert_int_down",
+    "expert_int_glu",
     "gather",
     "linear",
     "linear_add",

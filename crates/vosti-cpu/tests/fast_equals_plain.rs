@@ -47,7 +47,7 @@ fn row_counts(stem: &str) -> &'static [usize] {
     let d = if spec.constants.contains_key("HALF") { 2 * count("HALF") } else { count("D") };
     // The interpreter multiplies every lane of a tile, whatever the row chose.
     let chosen = spec.constants.get("TOPK").is_some_and(|_| spec.constants.contains_key("N"))
-        && count("K") * count("TOPK") > 200;
+        && count("K").max(32 * count("BLOCKS")) * count("TOPK") > 200;
     let quick = !chosen
         && heads * d <= 256
         && at_most("K", 1536)
@@ -244,7 +244,14 @@ fn products_in_integers(format: &Format, k: usize, n: i64) -> Vec<String> {
         let flags = [("HALVES", halves), ("OFFSETS", offsets), ("WIDE", wide)];
         let dims = [&[("BLOCKS", k as i64 / 32), ("N", n)], &flags[..]].concat();
         let dims: Vec<(&str, Const)> = dims.into_iter().map(|(name, value)| (name, Const::Int(value))).collect();
-        for (kernel, more) in [("linear_int", None), ("linear_int_glu", Some(("ACT", Const::Int(0))))] {
+        let (act, two) = (("ACT", Const::Int(0)), [("E", Const::Int(EXPERTS)), ("TOPK", Const::Int(2))]);
+        let mut kernels = vec![("linear_int", vec![]), ("linear_int_glu", vec![act])];
+        // Experts multiply with the same instruction: one form of each format is enough.
+        if halves == i64::from(format.group == 16) && offsets == i64::from(format.minimum) && wide == 1 {
+            kernels.push(("expert_int_down", two.to_vec()));
+            kernels.push(("expert_int_glu", [&two[..], &[act]].concat()));
+        }
+        for (kernel, more) in kernels {
             let dims: Vec<_> = dims.iter().cloned().chain(more).collect();
             all.push(specialise("cpu", kernel, Dtype::Bf16, &dims).unwrap().to_string());
         }
@@ -252,13 +259,17 @@ fn products_in_integers(format: &Format, k: usize, n: i64) -> Vec<String> {
     all
 }
 
+/// Experts of a layer.
+const EXPERTS: i64 = 3;
+
 #[test]
 fn weights_in_blocks_times_integers_have_the_interpreters_bits() {
     Isa::tried();
     for format in &FORMATS {
         let k = if format.chunk == 32 { 96 } else { format.chunk };
         for (i, stem) in products_in_integers(format, k, 70).iter().enumerate() {
-            let height = if stem.starts_with("linear_int_glu") { 140 } else { 70 };
+            let matrices = if stem.starts_with("expert") { EXPERTS as usize } else { 1 };
+            let height = matrices * if stem.contains("_glu") { 140 } else { 70 };
             let weight = quantised_rows(format, k, 0..height);
             let mut case = case(stem, [1, 3, 67][i % 3], i as u64);
             let at =
@@ -292,14 +303,17 @@ fn weights_in_blocks_times_integers_have_the_interpreters_bits() {
     }
 }
 
-/// Experts of a layer.
-const EXPERTS: i64 = 3;
-
 #[test]
 fn an_expert_that_no_row_chose_is_not_read() {
-    let dims = [("K", 64), ("N", 70), ("E", EXPERTS), ("TOPK", 2)].map(|(name, value)| (name, Const::Int(value)));
-    for (kernel, more) in [("expert_glu", Some(("ACT", Const::Int(0)))), ("expert_down", None)] {
-        let dims: Vec<_> = dims.iter().cloned().chain(more).collect();
+    let flags = [("HALVES", 0), ("OFFSETS", 1), ("WIDE", 1)];
+    for kernel in ["expert_glu", "expert_down", "expert_int_glu", "expert_int_down"] {
+        let depth = if kernel.contains("_int_") { ("BLOCKS", 2) } else { ("K", 64) };
+        let mut dims = vec![depth, ("N", 70), ("E", EXPERTS), ("TOPK", 2), ("ACT", 0)];
+        dims.extend(flags);
+        let named = |name: &str| vosti_kernels::contract(kernel).unwrap().numbers.iter().any(|n| n.name == name);
+        let given = |name: &str| named(name) || name == "TOPK";
+        let dims = dims.into_iter().filter(|(name, _)| given(name)).map(|(name, value)| (name, Const::Int(value)));
+        let dims: Vec<_> = dims.collect();
         let stem = specialise("cpu", kernel, Dtype::Bf16, &dims).unwrap().to_string();
         let mut case = case(&stem, 5, 9);
         let experts = case.buffers.iter().position(|b| matches!(b, Buffer::I32(v) if v.len() > 1)).unwrap();
@@ -311,6 +325,8 @@ fn an_expert_that_no_row_chose_is_not_read() {
                 let keep = |len: usize| len / EXPERTS as usize * (EXPERTS as usize - 1);
                 match (param.role, buffer) {
                     (Role::Weight(_), Buffer::Bf16(v)) => Buffer::Bf16(v[..keep(v.len())].to_vec()),
+                    (Role::Weight(_), Buffer::F32(v)) => Buffer::F32(v[..keep(v.len())].to_vec()),
+                    (Role::Weight(_), Buffer::I8(v)) => Buffer::I8(v[..keep(v.len())].to_vec()),
                     _ => buffer.clone(),
                 }
             };

@@ -64,6 +64,31 @@ fn products_in_integers_are_matrix_products() {
     }
 }
 
+#[test]
+fn an_expert_in_integers_multiplies_the_rows_that_chose_it() {
+    for spec in small("expert_int_glu").into_iter().chain(small("expert_int_down")) {
+        let mut l = launch(&spec, BATCH, 23);
+        let (n, e, topk) = (int(&spec, "N"), int(&spec, "E"), int(&spec, "TOPK"));
+        let at = l.roles.iter().position(|role| *role == Role::In(2)).unwrap();
+        let Buffer::F32(scale) = &mut l.buffers[at] else { panic!("scales are FP32") };
+        scale.iter_mut().for_each(|x| *x *= 4e-7);
+        let Buffer::I32(ids) = buffer(&l, Role::In(4)).clone() else { panic!("experts are integers") };
+        let chosen = |entry: usize| ids[entry].clamp(0, e as i32 - 1) as usize;
+        // Every row times the matrices of all experts, of which its own are taken.
+        let y = product_in_integers(&l);
+        let glu = spec.kernel == "expert_int_glu";
+        let height = if glu { 2 * n } else { n };
+        let own = |entry: usize| {
+            let row = if glu { entry / topk } else { entry };
+            y[(row * e + chosen(entry)) * height..][..height].to_vec()
+        };
+        let wanted: Vec<f64> = (0..ids.len()).flat_map(own).collect();
+        let wanted = if glu { gated(&spec, &wanted, n) } else { wanted };
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &wanted);
+    }
+}
+
 /// The integers of a row of blocks, as `quantise` defines them.
 fn quantised(x: &[f32], wide: bool) -> (Vec<i32>, Vec<f32>) {
     let top: f32 = if wide { 32639.0 } else { 127.0 };

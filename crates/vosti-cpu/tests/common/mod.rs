@@ -174,6 +174,10 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::In(_) | Role::Out(_) | Role::Entry(_) | Role::State(_) if contract.shape.recurs() => {
                 random(&mut rng, elem, declared(&param.name))
             }
+            // A channel's two gates stand beside its input.
+            Role::In(_) if ["short_conv", "store_gated"].contains(&spec.kernel.as_str()) => {
+                random(&mut rng, elem, declared(&param.name))
+            }
             // Many are equal, and some are no numbers.
             Role::In(0) if ["argmax", "topk_part", "topk_combine", "route"].contains(&spec.kernel.as_str()) => {
                 let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 1e-40, 0.5];

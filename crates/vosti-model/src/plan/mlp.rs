@@ -33,9 +33,21 @@ impl Builder<'_> {
         Ok(Output { buffer, width: gated.width, projection })
     }
 
+    /// The matrix of all experts' gated units.
+    pub(super) fn experts_factor(&mut self, index: usize, experts: &Experts) -> Factor {
+        let parts = self.gates_and_ups(index, experts);
+        self.factor(&format!("layers.{index}.experts.gate_up"), parts, self.decoder.hidden)
+    }
+
     /// Emits the router, its experts and their sum, which is added to the stream: `stream[1] = stream[0] + sum`. Each op is
     /// row-wise: a row's choice and its experts' outputs are rows of buffers. `input` is normed.
-    pub(super) fn experts(&mut self, index: usize, experts: &Experts, input: u32, stream: [u32; STREAM]) -> Result<()> {
+    pub(super) fn experts(
+        &mut self,
+        index: usize,
+        experts: &Experts,
+        (input, gate_up): (u32, Factor),
+        stream: [u32; STREAM],
+    ) -> Result<()> {
         let layer = &self.decoder.layers[index];
         if layer.post_norms || layer.scaled {
             let feature = "a norm or a factor behind a mixture of experts".into();
@@ -44,27 +56,28 @@ impl Builder<'_> {
         let Experts { count, chosen, width, .. } = *experts;
         let (hidden, scale) = (self.decoder.hidden, layer.residual_scale);
         let (ids, shares) = self.route(index, experts, input)?;
+        let kept = [ids, shares];
 
-        let parts = self.gates_and_ups(index, experts);
-        let weight = self.matrix(&format!("layers.{index}.experts.gate_up"), parts, hidden);
-        let [n, e, topk] = [("N", int(width)), ("E", int(count)), ("TOPK", int(chosen))];
-        let dims = [("K", int(hidden)), n, e, topk, ("ACT", activation(experts.activation))];
-        let k = self.bind("expert_glu", &dims, vec![weight])?;
-        let units = self.scratch_as(chosen * width, self.target.act, &[input, ids, shares]);
-        self.push_rowwise(k, vec![input, ids], vec![units]);
+        let (e, topk, act) = (("E", int(count)), ("TOPK", int(chosen)), ("ACT", activation(experts.activation)));
+        let ins = [self.factors_beside((input, hidden), &gate_up, &kept)?, vec![ids]].concat();
+        let k = self.bind_product("expert_glu", (&gate_up, hidden, width), &[e, topk, act], vec![])?;
+        let units = self.scratch_as(chosen * width, gate_up.reads(self.target.act), &[&ins[..], &kept].concat());
+        self.push_rowwise(k, ins, vec![units]);
 
         let parts = self.downs(index, experts);
-        let weight = self.matrix(&format!("layers.{index}.experts.down"), parts, width);
-        let k = self.bind("expert_down", &[("K", int(width)), ("N", int(hidden)), e, topk], vec![weight])?;
-        let outputs = self.scratch_as(chosen * hidden, self.target.act, &[units, ids, shares]);
-        self.push_rowwise(k, vec![units, ids], vec![outputs]);
+        let down = self.factor(&format!("layers.{index}.experts.down"), parts, width);
+        let ins = [self.factors_beside((units, chosen * width), &down, &kept)?, vec![ids]].concat();
+        let k = self.bind_product("expert_down", (&down, width, hidden), &[e, topk], vec![])?;
+        let outputs = self.scratch_as(chosen * hidden, down.reads(self.target.act), &[&ins[..], &kept].concat());
+        self.push_rowwise(k, ins, vec![outputs]);
 
-        let k = self.bind("combine", &[("H", int(hidden)), topk, ("SCALE", Const::Float(scale))], vec![])?;
+        let dims = [("H", int(hidden)), topk, ("SCALE", Const::Float(scale))];
+        let k = self.bind_as("combine", self.dtype(outputs), &dims, vec![])?;
         self.push_rowwise(k, vec![outputs, shares, stream[0]], vec![stream[1]]);
         Ok(())
     }
 
-    /// Emits the router. Returns the buffers of a row's experts and of their shares.
+    /// Emits the router, which reads activations in their type. Returns the buffers of a row's experts and of their shares.
     fn route(&mut self, index: usize, experts: &Experts, input: u32) -> Result<(u32, u32)> {
         let (hidden, count, chosen) = (self.decoder.hidden, experts.count, experts.chosen);
         let tensor = self.expert_tensor(experts, ExpertSlot::Router, index, 0);
@@ -72,8 +85,9 @@ impl Builder<'_> {
         let weight = self.matrix(&format!("layers.{index}.router"), parts, hidden);
         let dims = [&[("K", int(hidden)), ("N", int(count))], &vosti_kernels::capped(0.0, 1.0)[..]].concat();
         let k = self.bind("linear_logits", &dims, vec![weight])?;
+        let x = self.rounded((input, hidden))?;
         let logits = self.scratch_as(count, Dtype::F32, &[input]);
-        self.push_rowwise(k, vec![input], vec![logits]);
+        self.push_rowwise(k, vec![x], vec![logits]);
 
         let bias = self.weight("bias", &format!("unread.bias.{count}"), Recipe::Unread { length: count as usize });
         let dims = [

@@ -237,8 +237,9 @@ impl Builder<'_> {
                 self.join(index, &MLP, output, *stream, scalar)?;
             }
             Mlp::Experts(experts) => {
-                let input = self.enter(index, &MLP, stream[0], &Factor::of_activations())?;
-                self.experts(index, experts, input, *stream)?;
+                let gate_up = self.experts_factor(index, experts);
+                let input = self.enter(index, &MLP, stream[0], &gate_up)?;
+                self.experts(index, experts, (input, gate_up), *stream)?;
             }
         }
         stream.swap(0, 1);
@@ -268,10 +269,7 @@ impl Builder<'_> {
         if first.reads(self.target.act) == self.dtype(stream) {
             return Ok(stream);
         }
-        let k = self.bind("round_stream", &[("H", int(hidden))], Vec::new())?;
-        let out = self.scratch(hidden, &[stream]);
-        self.push_rowwise(k, vec![stream], vec![out]);
-        Ok(out)
+        self.rounded((stream, hidden))
     }
 
     /// Projects the output of a part and adds it to the stream: `stream[1] = stream[0] + f(output)`. `scalar` is the weight that

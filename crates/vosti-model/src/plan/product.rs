@@ -33,11 +33,6 @@ struct Blocks {
 }
 
 impl Factor {
-    /// Of a product that takes activations as they are.
-    pub fn of_activations() -> Self {
-        Factor { weights: vec![], blocks: None }
-    }
-
     /// The type of the input of a product, if activations have the type `act`.
     pub fn reads(&self, act: Dtype) -> Dtype {
         if self.blocks.is_some() { Dtype::F32 } else { act }
@@ -73,15 +68,20 @@ impl Builder<'_> {
         })
     }
 
-    /// The left factors of a product with `factor`: the buffer, or its integers.
-    pub(super) fn factors(&mut self, (x, width): (u32, u32), factor: &Factor) -> Result<Vec<u32>> {
+    /// The left factors of a product with `factor`: the buffer in the activations' type, or its integers.
+    pub(super) fn factors(&mut self, x: (u32, u32), factor: &Factor) -> Result<Vec<u32>> {
+        self.factors_beside(x, factor, &[])
+    }
+
+    /// The same in other buffers than those of `kept`.
+    pub(super) fn factors_beside(&mut self, (x, width): (u32, u32), factor: &Factor, kept: &[u32]) -> Result<Vec<u32>> {
         if factor.blocks.is_none() {
-            return Ok(vec![x]);
+            return Ok(vec![self.rounded((x, width))?]);
         }
         let blocks = width / BLOCK as u32;
         let mut outs = vec![];
         for (width, dtype) in [(width, Dtype::I8), (width, Dtype::I8), (blocks, Dtype::F32), (2 * blocks, Dtype::F32)] {
-            let others = [&outs[..], &[x]].concat();
+            let others = [&outs[..], &[x], kept].concat();
             outs.push(self.scratch_as(width, dtype, &others));
         }
         let dims = [("BLOCKS", int(blocks)), self.wide()];
@@ -90,12 +90,24 @@ impl Builder<'_> {
         Ok(outs)
     }
 
+    /// The buffer in the activations' type.
+    pub(super) fn rounded(&mut self, (x, width): (u32, u32)) -> Result<u32> {
+        if self.dtype(x) == self.target.act {
+            return Ok(x);
+        }
+        let k = self.bind("round_stream", &[("H", int(width))], vec![])?;
+        let out = self.scratch(width, &[x]);
+        self.push_rowwise(k, vec![x], vec![out]);
+        Ok(out)
+    }
+
     /// Whether activations that become integers have 16 bits.
     fn wide(&self) -> (&'static str, Const) {
         ("WIDE", int((self.target.arithmetic == Arithmetic::Integers16) as u32))
     }
 
-    /// The binding of a product of `k` by `n`: `kernel` is its name for matrices that are not in blocks.
+    /// The binding of a product of `k` by `n`: `kernel` is its name for matrices that are not in blocks, and the second part of the
+    /// other's name follows `int`.
     pub(super) fn bind_product(
         &mut self,
         kernel: &str,
@@ -110,7 +122,11 @@ impl Builder<'_> {
         let blocks = ("BLOCKS", int(k / BLOCK as u32));
         let form = [("HALVES", int(halves as u32)), ("OFFSETS", int(offsets as u32)), self.wide()];
         let dims = [&[blocks, ("N", int(n))], &form[..], dims].concat();
-        self.bind(&kernel.replacen("linear", "linear_int", 1), &dims, weights)
+        let in_integers = match kernel.split_once('_') {
+            Some((name, rest)) => format!("{name}_int_{rest}"),
+            None => format!("{kernel}_int"),
+        };
+        self.bind(&in_integers, &dims, weights)
     }
 
     /// A product in the activations' type.

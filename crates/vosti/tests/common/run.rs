@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use vosti_core::{Core, PAGE, Reads, Sampler, Select, Token};
+use vosti_core::{Core, Device, PAGE, Reads, Sampler, Select, Token};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice};
 use vosti_kernels::{Admitted, Dtype};
@@ -91,9 +91,9 @@ impl vosti_cpu::Weights for Source<'_> {
 }
 
 /// Runs one prompt at a time on the device, in chunks, and hands out the logits of every position.
-pub struct Run {
+pub struct Run<D: Device<Logits = [f32], Top = [(Token, f32)]> = CpuDevice> {
     plan: ModelPlan,
-    core: Core<CpuDevice, Once>,
+    core: Core<D, Once>,
     chunk: usize,
 }
 
@@ -113,7 +113,14 @@ impl Run {
         let admitted = Admitted::unproved(&plan.bindings).unwrap();
         let device = CpuDevice::new(&plan.program, &admitted, &weights, config).unwrap();
         assert_eq!(device.interpreted(), Vec::<String>::new());
-        let core = Core::new(device, Once { vocab: decoder.vocab }, plan.program.clone()).unwrap();
+        Run::of(plan, device, chunk)
+    }
+}
+
+impl<D: Device<Logits = [f32], Top = [(Token, f32)]>> Run<D> {
+    /// On a device of the plan.
+    pub fn of(plan: ModelPlan, device: D, chunk: usize) -> Self {
+        let core = Core::new(device, Once { vocab: plan.program.vocab }, plan.program.clone()).unwrap();
         Self { plan, core, chunk }
     }
 
@@ -134,7 +141,7 @@ impl Run {
             core.run().unwrap();
             assert_eq!(core.plan().selected().len(), rows);
             for row in 0..rows {
-                see(position + row, vosti_core::Device::logits(core.device(), row));
+                see(position + row, core.device().logits(row));
             }
             core.commit().unwrap();
             position += rows;

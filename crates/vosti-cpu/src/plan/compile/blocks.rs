@@ -11,11 +11,12 @@ use vosti_tile::{Binary, Cast, CmpInt, Kernel, Literal, Op, OpKind, Padding, Reg
 use super::tile::{Block, Sym, Whole};
 use super::{Compiler, Result};
 use crate::layout::{Layout, PANEL};
+use crate::plan::axes::splits_first;
 use crate::plan::code::{BlockAccess, BlocksCode, Instr, Lanes};
 use vosti_kernels::Part;
 use vosti_kernels::quantised::BLOCK;
 
-/// What a window of the loop holds.
+/// What a window of the loop holds. The rows of a left factor may be two axes that a reshape merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Role {
     Hi,
@@ -60,11 +61,11 @@ impl Writer<'_> {
         }
     }
 
-    /// A window as its letter, or `letter+elements` along each axis.
+    /// A window as its letter, or `letter+elements` along rows and columns.
     fn window(&mut self, ptr: Value) -> Option<String> {
         if !self.args.contains(&ptr) {
             let OpKind::Advance { ptr, offsets } = &self.made.get(&ptr)?.kind else { return None };
-            let by: Vec<i64> = offsets.iter().map(|offset| self.constant(*offset)).collect::<Option<_>>()?;
+            let by = steps(offsets, |offset| self.constant(offset))?;
             return Some(format!("{}+{by:?}", self.window(*ptr).filter(|name| !name.contains('+'))?));
         }
         let number = self.windows.iter().position(|window| *window == ptr).unwrap_or_else(|| {
@@ -86,6 +87,14 @@ impl Writer<'_> {
         match &op.kind {
             OpKind::Constant { value: Literal::Int(value), .. } => Some(value.to_string()),
             OpKind::LoadBlock { ptr, check, padding: Padding::Zero } if check[..] == [0, 1] => self.window(*ptr),
+            OpKind::Reshape { x, .. } if splits_first(self.kernel.ty(*x).shape(), self.kernel.ty(value).shape()) => {
+                match &self.made.get(x)?.kind {
+                    OpKind::LoadBlock { ptr, check, padding: Padding::Zero } if check[..] == [0, 2] => {
+                        self.window(*ptr)
+                    }
+                    _ => None,
+                }
+            }
             OpKind::Broadcast { x, .. } => self.term(*x),
             OpKind::ExpandDims { x, axis: 1 } => self.term(*x),
             OpKind::Range { start: 0, .. } if self.kernel.ty(value).shape() == [BLOCK] => Some("k".into()),
@@ -182,21 +191,32 @@ impl Found {
         let fits = windows.iter().all(|(role, arg)| {
             let (shape, elem, by) = right(role);
             let ty = kernel.ty(*arg);
-            ty.shape() == shape && ty.elem() == elem && moves(made, args, body, *arg).as_deref() == Some(&by)
+            let left = matches!(role, Role::Hi | Role::Lo | Role::Scale | Role::Sums);
+            let same = ty.shape() == shape || left && splits_first(ty.shape(), &shape);
+            same && ty.elem() == elem && moves(made, args, body, *arg) == Some(by)
         });
         (fits && shape[0] > 1 && shape[1] > 1).then_some(Self { windows, acc, form })
     }
 }
 
-/// The elements that a window moves along each axis in an iteration, if these are constants.
-fn moves(made: &HashMap<Value, &Op>, args: &[Value], body: &Region, arg: Value) -> Option<Vec<i64>> {
+/// The elements that a window moves along rows and columns in an iteration, if these are constants.
+fn moves(made: &HashMap<Value, &Op>, args: &[Value], body: &Region, arg: Value) -> Option<[i64; 2]> {
     let position = args.iter().position(|known| *known == arg)?;
     let OpKind::Advance { ptr, offsets } = &made.get(&body.yields[position])?.kind else { return None };
-    let constant = |value: &Value| match &made.get(value)?.kind {
+    let constant = |value: Value| match &made.get(&value)?.kind {
         OpKind::Constant { value: Literal::Int(value), .. } => Some(*value),
         _ => None,
     };
-    (*ptr == arg).then(|| offsets.iter().map(constant).collect())?
+    (*ptr == arg).then(|| steps(offsets, constant))?
+}
+
+/// Offsets along rows and columns; None if the rows are two axes of which the second moves.
+fn steps(offsets: &[Value], constant: impl Fn(Value) -> Option<i64>) -> Option<[i64; 2]> {
+    let by: Vec<i64> = offsets.iter().map(|offset| constant(*offset)).collect::<Option<_>>()?;
+    match by[..] {
+        [rows, columns] | [rows, 0, columns] => Some([rows, columns]),
+        _ => None,
+    }
 }
 
 impl<'k> Compiler<'k> {
@@ -219,7 +239,8 @@ impl<'k> Compiler<'k> {
             };
             // A kernel reads no window after such a loop, so the one that it leaves is not made.
             let read = self.uses.get(&op.results[i]).is_some_and(|uses| *uses > 0);
-            if read || by.iter().zip(&block.offsets).any(|(by, at)| *by != 0 && !matches!(at, Whole::Const(_))) {
+            let ends = [block.offsets.first(), block.offsets.last()];
+            if read || by.iter().zip(ends).any(|(by, at)| *by != 0 && !matches!(at, Some(Whole::Const(_)))) {
                 return Ok(false);
             }
             windows.insert(*arg, block);
@@ -243,7 +264,8 @@ impl<'k> Compiler<'k> {
             let right = own.want_part(role, block);
             let all = Lanes { count: own.count(deep), live: None };
             let (rows, extents) = if right { (all, [deep, columns]) } else { (rows, [height, deep]) };
-            let (access, memory) = own.operand_access(block, &[0, 1], Padding::Zero, rows, extents, elem);
+            let checked = [0, block.offsets.len() - 1];
+            let (access, memory) = own.operand_access(block, &checked, Padding::Zero, rows, extents, elem);
             held.push(memory);
             Some(access)
         };

@@ -321,8 +321,13 @@ impl<'k> Compiler<'k> {
         let row = (extents[1].next_multiple_of(16) * size(elem)) as u32;
         let memory = self.scratch.take(extents[0] * row as usize);
         let mut window = self.window(block, check);
-        window.axes[0].extent = extents[0];
-        window.axes[1].extent = extents[1];
+        // Several leading axes are the rows, merged, and keep their extents.
+        if let Some((last, leading)) = window.axes.split_last_mut() {
+            last.extent = extents[1];
+            if let [row] = leading {
+                row.extent = extents[0];
+            }
+        }
         let columns = Lanes { count: self.count(extents[1]), live: None };
         let tile = Place { at: memory.at, row, lanes: true };
         (BlockAccess { window, elem, rows, columns, tile, padding }, memory)

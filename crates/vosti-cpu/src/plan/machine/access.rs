@@ -227,6 +227,13 @@ impl Machine {
         }
     }
 
+    /// The flat index of the first column of row `r` of a window, if all columns are inside and follow one another.
+    pub(super) unsafe fn whole_row(&self, access: &BlockAccess, r: usize, columns: usize) -> Option<i64> {
+        // SAFETY: the caller's.
+        let row = unsafe { self.window_row(access, r, columns) };
+        (row.stride == 1 && (row.from, row.to) == (0, columns)).then_some(row.index)
+    }
+
     unsafe fn pad(&mut self, access: &BlockAccess, at: usize, columns: Range<usize>) {
         let bytes = size(access.elem);
         for c in columns {

@@ -29,6 +29,16 @@ pub(super) struct Integers {
     sums: HashMap<(usize, usize), Sums>,
     /// The number of the launch.
     launch: u64,
+    collected: Collected,
+}
+
+/// Rows of a left factor that do not follow one another in memory, copied together.
+#[derive(Default)]
+struct Collected {
+    hi: Vec<i8>,
+    lo: Vec<i8>,
+    scale: Vec<f32>,
+    sums: Vec<f32>,
 }
 
 /// The sums of q over each half of a block, `[row][2 * block]`.
@@ -43,7 +53,13 @@ struct Sums {
 
 impl Integers {
     pub fn new(isa: Isa) -> Self {
-        Self { fast: Set::of(isa).dot(), any: Set::Portable.dot(), sums: HashMap::new(), launch: 0 }
+        Self {
+            fast: Set::of(isa).dot(),
+            any: Set::Portable.dot(),
+            sums: HashMap::new(),
+            launch: 0,
+            collected: Collected::default(),
+        }
     }
 
     /// Before another launch, which may have other integers in the same place.
@@ -59,7 +75,7 @@ impl Integers {
         let (hi, lo) = (left.hi.at, left.lo.map(|lo| lo.at));
         let known = self.sums.entry((hi as usize, lo.map_or(0, |lo| lo as usize))).or_default();
         let of = (self.launch, rows, blocks);
-        if known.of != of {
+        if left.copied || known.of != of {
             (known.of, known.fits) = (of, true);
             known.q.clear();
             for half in 0..rows * HALVES * blocks {
@@ -94,6 +110,8 @@ struct Left {
     lo: Option<Rows<i8>>,
     scale: Rows<f32>,
     sums: Option<Rows<f32>>,
+    /// Whether it is in [`Collected`], where the next program may find other rows.
+    copied: bool,
 }
 
 impl Machine {
@@ -104,11 +122,11 @@ impl Machine {
         }
         // SAFETY: the caller's.
         unsafe {
-            match (self.left_in_place(params, code, rows), self.right_in_place(params, code)) {
-                (Some(left), Some((weight, panel, first))) => {
-                    self.panels_of_blocks(code, rows, &left, (weight, panel, first))
-                }
-                _ => self.copied_blocks(params, code, rows),
+            let Some(right) = self.right_in_place(params, code) else { return self.copied_blocks(params, code, rows) };
+            let left = self.left_in_place(params, code, rows).or_else(|| self.collected(params, code, rows));
+            match left {
+                Some(left) => self.panels_of_blocks(code, rows, &left, right),
+                None => self.copied_blocks(params, code, rows),
             }
         }
     }
@@ -168,7 +186,7 @@ impl Machine {
             let scale = self.rows_in_place(params, &code.scale, rows, code.blocks)?;
             let same = lo.is_none_or(|lo: Rows<i8>| lo.row == hi.row)
                 && sums.is_none_or(|sums: Rows<f32>| sums.row == HALVES * code.blocks);
-            same.then_some(Left { hi, lo, scale, sums })
+            same.then_some(Left { hi, lo, scale, sums, copied: false })
         }
     }
 
@@ -181,7 +199,7 @@ impl Machine {
         columns: usize,
     ) -> Option<Rows<T>> {
         let param = &params[access.window.param];
-        let [row, column] = [access.window.axes[0], access.window.axes[1]];
+        let [row, column] = access.window.axes[..] else { return None };
         // SAFETY: numbers of the plan.
         unsafe {
             let base = access.window.base.iter().map(|int| self.int(*int)).sum::<i64>();
@@ -198,6 +216,55 @@ impl Machine {
                 && last <= param.len as i64;
             inside.then(|| Rows { at: param.base.cast::<T>().add(first as usize), row: stride as usize })
         }
+    }
+
+    /// A copy of the left factor's rows, one after the other; None if they are not whole.
+    unsafe fn collected(&mut self, params: &[Param], code: &BlocksCode, rows: usize) -> Option<Left> {
+        let mut room = std::mem::take(&mut self.integers.collected);
+        // SAFETY: the caller's.
+        let whole = unsafe {
+            self.collect_rows(params, &code.hi, rows, BLOCK * code.blocks, &mut room.hi)
+                && self.collect_rows(params, &code.scale, rows, code.blocks, &mut room.scale)
+                && code.lo.iter().all(|lo| self.collect_rows(params, lo, rows, BLOCK * code.blocks, &mut room.lo))
+                && code
+                    .minima
+                    .iter()
+                    .all(|(sums, _)| self.collect_rows(params, sums, rows, HALVES * code.blocks, &mut room.sums))
+        };
+        let left = Left {
+            hi: Rows { at: room.hi.as_ptr(), row: BLOCK * code.blocks },
+            lo: code.lo.as_ref().map(|_| Rows { at: room.lo.as_ptr(), row: BLOCK * code.blocks }),
+            scale: Rows { at: room.scale.as_ptr(), row: code.blocks },
+            sums: code.minima.as_ref().map(|_| Rows { at: room.sums.as_ptr(), row: HALVES * code.blocks }),
+            copied: true,
+        };
+        self.integers.collected = room;
+        whole.then_some(left)
+    }
+
+    /// Copies the rows of a window; false if a row is not inside its array and its buffer.
+    unsafe fn collect_rows<T: Copy>(
+        &self,
+        params: &[Param],
+        access: &BlockAccess,
+        rows: usize,
+        columns: usize,
+        to: &mut Vec<T>,
+    ) -> bool {
+        let param = &params[access.window.param];
+        to.clear();
+        let mut copy = |r: usize| {
+            // SAFETY: numbers of the plan; the row is inside the buffer, as checked.
+            unsafe {
+                let first = self.whole_row(access, r, columns).and_then(|first| usize::try_from(first).ok());
+                let first = first.filter(|first| first.saturating_add(columns) <= param.len);
+                first.is_some_and(|first| {
+                    to.extend_from_slice(std::slice::from_raw_parts(param.base.cast::<T>().add(first), columns));
+                    true
+                })
+            }
+        };
+        param.layout == Layout::RowMajor && (0..rows).all(&mut copy)
     }
 
     /// The right factor, if it is in panels and begins at a panel's edge: the weight, its first panel and block.
