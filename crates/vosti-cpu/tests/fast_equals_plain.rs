@@ -50,6 +50,7 @@ fn row_counts(stem: &str) -> &'static [usize] {
         && count("K").max(32 * count("BLOCKS")) * count("TOPK") > 200;
     let quick = !chosen
         && heads * d <= 256
+        && at_most("DK", 64)
         && at_most("K", 1536)
         && at_most("H", 1024)
         && (at_most("K", 100) || at_most("N", 3072));

@@ -171,7 +171,10 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let buffers = contract.params.iter().map(|param| {
         let elem = Scalar::from(param.elem(spec.act));
         match param.role {
-            Role::In(_) | Role::Out(_) | Role::Entry(_) | Role::State(_) if contract.shape.recurs() => {
+            // A row of a convolution's input has both gates too.
+            Role::In(_) | Role::Out(_) | Role::Entry(_) | Role::State(_)
+                if contract.shape.recurs() || ["short_conv", "store_gated"].contains(&spec.kernel.as_str()) =>
+            {
                 random(&mut rng, elem, declared(&param.name))
             }
             // A channel's two gates stand beside its input.

@@ -243,7 +243,14 @@ impl<'k> Compiler<'k> {
 
     pub(super) fn branch(&mut self, op: &'k Op, cond: Value, then: &'k Region, otherwise: &'k Region) -> Result<()> {
         let cond = self.tile(cond)?;
-        let targets: Vec<Tile> = op.results.iter().map(|r| self.fresh(*r)).collect();
+        let targets: Vec<Tile> = match op.results[..] {
+            // One arm may leave what a loop carries as it is, in its place.
+            [only] => {
+                let stored = all_stored(self.kernel.ty(only).shape());
+                vec![self.hinted(only, stored).unwrap_or_else(|| self.fresh(only))]
+            }
+            _ => op.results.iter().map(|r| self.fresh(*r)).collect(),
+        };
         if op.results.iter().any(|r| !self.kernel.ty(*r).is_tile()) {
             return self.unsupported("a branch that chooses a pointer");
         }
@@ -268,7 +275,9 @@ impl<'k> Compiler<'k> {
         self.region(&region.ops, &region.yields, &[])?;
         for ((result, value), target) in op.results.iter().zip(&region.yields).zip(targets) {
             let tile = self.tile(*value)?;
-            self.copy(*result, &tile, target)?;
+            if !Rc::ptr_eq(&tile.memory, &target.memory) || tile.stored != target.stored {
+                self.copy(*result, &tile, target)?;
+            }
         }
         self.leave(&region.ops, &[]);
         Ok(())
