@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use texts::{Log, Ptx, Sass};
 use vosti_kernels::{Contract, Spec};
-use vosti_tile::{Kernel, OpKind};
+use vosti_tile::{Kernel, OpKind, Scalar};
 
 /// Scratch pointers that Triton's backend adds after a kernel's own parameters: global, then profile.
 pub const SCRATCH_PARAMS: usize = 2;
@@ -115,13 +115,16 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
     })
 }
 
-/// The number of dots for each matrix instruction that they must be compiled to, by the rows of their tiles.
+/// The number of dots for each matrix instruction that they must be compiled to, by the rows of their tiles. A dot of FP32 numbers is
+/// multiply-adds, with k ascending as in tile IR.
 fn dots(kernel: &Kernel, arch: Arch) -> BTreeMap<&'static str, usize> {
     let mut dots = BTreeMap::new();
     kernel.walk(&mut |op| {
         if let OpKind::Dot { a, .. } = &op.kind {
             let (rows, elem) = (kernel.ty(*a).shape().first().copied().unwrap_or(0), kernel.ty(*a).elem());
-            *dots.entry(arch.matrix_instruction(rows, elem)).or_default() += 1;
+            if elem != Scalar::F32 {
+                *dots.entry(arch.matrix_instruction(rows, elem)).or_default() += 1;
+            }
         }
     });
     dots
@@ -193,10 +196,12 @@ fn order_of_additions(ptx: &Ptx, sass: &Sass) -> Result<(), Refusal> {
 /// The multiply-adds of one rounding that the kernel itself has, in one thread: its tiles' lanes are spread over the threads.
 fn multiply_adds(kernel: &Kernel, metadata: &Metadata) -> usize {
     let mut lanes = 0;
-    kernel.walk(&mut |op| {
-        if let OpKind::Fma { a, .. } = &op.kind {
-            lanes += kernel.ty(*a).lanes();
+    kernel.walk(&mut |op| match &op.kind {
+        OpKind::Fma { a, .. } => lanes += kernel.ty(*a).lanes(),
+        OpKind::Dot { a, b, .. } if kernel.ty(*a).elem() == Scalar::F32 => {
+            lanes += kernel.ty(*a).lanes() * kernel.ty(*b).shape().last().copied().unwrap_or(1);
         }
+        _ => {}
     });
     lanes.div_ceil((metadata.num_warps.max(1) * WARP) as usize)
 }

@@ -30,7 +30,9 @@ const LONG: [&str; 5] = [
 ];
 
 /// Kernels of models whose matrices are in blocks of integers.
-const INTEGERS: [&str; 5] = [
+const INTEGERS: [&str; 7] = [
+    "expert_int_down-bf16-BLOCKS2-BM16-BN64-E3-HALVES0-LANES32-N72-OFFSETS1-TOPK2-WIDE1",
+    "expert_int_glu-bf16-ACT0-BLOCKS3-BM16-BN64-E3-HALVES1-N40-OFFSETS0-PLACES2-TOPK2-WIDE0",
     "linear_int_add-bf16-BLOCKS3-BM64-BN64-HALVES0-N72-OFFSETS0-SCALE1.0-WIDE0",
     "linear_int_bias-bf16-BLOCKS2-BM64-BN64-HALVES1-N64-OFFSETS0-WIDE1",
     "linear_int_glu-bf16-ACT0-BLOCKS2-BM64-BN64-HALVES0-N40-OFFSETS1-WIDE1",
