@@ -209,7 +209,7 @@ pub fn maps() -> Vec<Map> {
     all.push(Map { result: "bf16", ..rounded });
     // An integer is stored as the FP32 nearest to it.
     let number = "%result = arith.sitofp %i : tensor<#i32> to tensor<#f32>";
-    for name in ["addi", "subi", "muli", "maxsi", "minsi"] {
+    for name in ["addi", "subi", "muli", "maxsi", "minsi", "andi"] {
         all.push(map(&["i32", "i32"], &[&format!("%i = arith.{name} %t0, %t1 : tensor<#i32>"), number]));
     }
     for name in ["shli", "shrsi"] {
@@ -234,7 +234,7 @@ pub fn maps() -> Vec<Map> {
         let sevens = "%sevens = arith.constant dense<7> : tensor<#i32>";
         all.push(map(&["i32"], &[sevens, &format!("%i = arith.{name} %t0, %sevens : tensor<#i32>"), number]));
     }
-    for name in ["eq", "sgt", "sle", "slt"] {
+    for name in ["eq", "sge", "sgt", "sle", "slt"] {
         let compared = format!("%c = arith.cmpi {name}, %t0, %t1 : tensor<#i32>");
         let chosen = "%i = arith.select %c, %t0, %t1 : tensor<#i1>, tensor<#i32>";
         all.push(map(&["i32", "i32"], &[&compared, chosen, number]));
