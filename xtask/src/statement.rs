@@ -5,7 +5,8 @@
 //!
 //! Verus takes seconds before it proves anything, so many deletions are tried at once: one is dead if an obligation fails
 //! that depends on no other of them (`reach.rs`). The rest is tried in smaller groups, and in the end alone. What is
-//! dead is noted under `target/`, so a run that was stopped goes on where it was.
+//! dead is noted under `target/` with the obligation that failed, so a run that was stopped goes on where it was, and a change of the core
+//! makes only what depends on it undecided.
 //!
 //! It never tries what is *added* to a clause: `mutants/` has such weakenings. Read next: `clauses.rs`, `verify.rs`, `mutants.rs`.
 
@@ -15,11 +16,11 @@ mod reach;
 use crate::mutants::Place;
 use crate::verify::{self, Failure, Outcome, VERUS, installed};
 use crate::{root, target_folder};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clauses::Deletion;
 use reach::Reach;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -97,7 +98,7 @@ fn digest(folder: &Path, all: &[Deletion]) -> Result<String> {
     files.sort();
     let mut hash = blake3::Hasher::new();
     for path in files {
-        let (file, text) = (path.strip_prefix(folder)?.to_string_lossy().into_owned(), fs::read_to_string(&path)?);
+        let (file, text) = (path.strip_prefix(folder)?.to_string_lossy().into_owned(), clauses::code(&path)?);
         if decides(&file) {
             hash.update(file.as_bytes()).update(&[0]).update(text.as_bytes()).update(&[0]);
         } else {
@@ -126,7 +127,7 @@ pub fn run(options: &Options) -> Result<()> {
     let chosen: Vec<&Deletion> = all.iter().filter(wanted).collect();
     ensure!(!chosen.is_empty(), "no clause stands at such a place");
     let line = |deletion: &Deletion| {
-        let text = fs::read_to_string(folder.join(&deletion.file))?;
+        let text = clauses::code(&folder.join(&deletion.file))?;
         Ok::<_, anyhow::Error>(format!("{}: {}", place(deletion), deletion.words(&text)))
     };
     if options.list {
@@ -140,12 +141,9 @@ pub fn run(options: &Options) -> Result<()> {
     let jobs =
         options.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).clamp(1, chosen.len());
     let places = (0..jobs).map(|job| Place::new(job, true)).collect::<Result<Vec<_>>>()?;
-    let trial = Trial {
-        reach: Reach::new(&folder)?,
-        notes: Notes::open(&digest(&folder, &all)?)?,
-        places,
-        folder: folder.clone(),
-    };
+    let reach = Reach::new(&folder)?;
+    let notes = Notes::open(&target_folder().join("statement"), &all, &reach)?;
+    let trial = Trial { reach, notes, places, folder: folder.clone() };
     let survivors = trial.survivors(&chosen)?.into_iter().map(line).collect::<Result<Vec<_>>>()?;
     println!("{} deletions tried, {} survived", chosen.len(), survivors.len());
     verify::note_tried(trial.notes.count(), if chosen.len() == all.len() { survivors.clone() } else { vec![] })?;
@@ -202,7 +200,7 @@ impl Trial {
             ranges.entry(&deletion.file).or_default().extend(deletion.ranges.iter().cloned());
         }
         let text = |(file, mut ranges): (&str, Vec<_>)| {
-            let text = fs::read_to_string(self.folder.join(file)).with_context(|| file.to_string())?;
+            let text = clauses::code(&self.folder.join(file))?;
             Ok((Path::new(SOURCES).join(file), clauses::without(&text, &mut ranges)))
         };
         let edits = ranges.into_iter().map(text).collect::<Result<Vec<_>>>()?;
@@ -220,38 +218,38 @@ impl Trial {
                     ));
                 }
             };
-            if let ([deletion], [_, ..]) = (group, &failures[..]) {
-                return Ok((vec![*deletion], how));
-            }
             Ok((self.dead(group, &failures, copy)?, how))
         })?;
-        self.notes.add(&dead)?;
+        self.notes.add(&dead, &self.reach)?;
         verify::note_tried(self.notes.count(), vec![])?;
         Ok(format!("{} of {} dead{how}", dead.len(), group.len()))
     }
 
-    /// Those of the deletions of which an obligation that failed depends on no other.
-    fn dead<'a>(&self, group: &[&'a Deletion], failures: &[Failure], copy: &Path) -> Result<Vec<&'a Deletion>> {
-        let mut obligations = HashSet::new();
+    /// Those of the deletions of which an obligation that failed depends on no other, each with that obligation.
+    fn dead<'a>(&self, group: &[&'a Deletion], failures: &[Failure], copy: &Path) -> Result<Vec<Dead<'a>>> {
+        let mut obligations = BTreeSet::new();
         for failure in failures {
             let (path, line) = failure.place();
             let Ok(file) = Path::new(path).strip_prefix(SOURCES) else { bail!("a failure at {path}") };
             let function = reach::function_at(&fs::read_to_string(copy.join(path))?, line);
             obligations.extend(function.map(|function| (file.to_string_lossy().into_owned(), function)));
         }
-        let mut dead = Vec::new();
+        let mut dead = Vec::<Dead>::new();
         for (file, function) in obligations {
             let names = self.reach.of(&file, &function);
             let mut reached = group.iter().filter(|deletion| names.contains(&deletion.function));
             if let (Some(deletion), None) = (reached.next(), reached.next())
-                && !dead.contains(deletion)
+                && !dead.iter().any(|(other, ..)| other == deletion)
             {
-                dead.push(*deletion);
+                dead.push((*deletion, file, function));
             }
         }
         Ok(dead)
     }
 }
+
+/// A deletion, and the file and the function of an obligation that fails with it.
+type Dead<'a> = (&'a Deletion, String, String);
 
 /// Groups of at most this size. The proof that depends on little but a deletion's function depends on no other one of its group.
 fn groups<'a>(all: &[&'a Deletion], size: usize, reach: &Reach) -> Vec<Vec<&'a Deletion>> {
@@ -283,23 +281,32 @@ fn groups<'a>(all: &[&'a Deletion], size: usize, reach: &Reach) -> Vec<Vec<&'a D
     out.into_iter().map(|group| group.into_iter().map(|(deletion, _)| deletion).collect()).collect()
 }
 
-/// Which deletions of one statement are dead, in a file that outlives the command.
+/// Which deletions are dead, in a file that outlives the command: on each line a deletion, the file and the function of the obligation that
+/// failed, and a hash of all that the obligation depends on. A line with another hash than the sources' says nothing.
 struct Notes {
     path: PathBuf,
     dead: Mutex<HashSet<String>>,
 }
 
 impl Notes {
-    fn open(digest: &str) -> Result<Notes> {
-        let folder = target_folder().join("statement");
-        fs::create_dir_all(&folder)?;
-        let path = folder.join(digest);
+    fn open(folder: &Path, all: &[Deletion], reach: &Reach) -> Result<Notes> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join("dead");
         let text = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
-        Ok(Notes { path, dead: Mutex::new(text.lines().map(String::from).collect()) })
+        let known: HashSet<String> = all.iter().map(Notes::key).collect();
+        let mut evidence = HashMap::new();
+        let mut holds = |line: &str| {
+            let [key, file, function, hash] = line.split('\t').collect::<Vec<_>>()[..] else { return None };
+            let of = || reach.evidence(file, function);
+            let now = evidence.entry((file.to_string(), function.to_string())).or_insert_with(of);
+            (now == hash && known.contains(key)).then(|| key.to_string())
+        };
+        let dead = text.lines().filter_map(&mut holds).collect();
+        Ok(Notes { path, dead: Mutex::new(dead) })
     }
 
     fn key(deletion: &Deletion) -> String {
-        format!("{} {:?}", place(deletion), deletion.ranges)
+        format!("{} {}", place(deletion), deletion.nth)
     }
 
     fn has(&self, deletion: &Deletion) -> bool {
@@ -310,11 +317,12 @@ impl Notes {
         self.dead.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    fn add(&self, deletions: &[&Deletion]) -> Result<()> {
+    fn add(&self, found: &[Dead], reach: &Reach) -> Result<()> {
         let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut file = fs::OpenOptions::new().create(true).append(true).open(&self.path)?;
-        for key in deletions.iter().map(|deletion| Notes::key(deletion)) {
-            writeln!(file, "{key}")?;
+        let mut out = fs::OpenOptions::new().create(true).append(true).open(&self.path)?;
+        for (deletion, file, function) in found {
+            let key = Notes::key(deletion);
+            writeln!(out, "{key}\t{file}\t{function}\t{}", reach.evidence(file, function))?;
             dead.insert(key);
         }
         Ok(())
@@ -324,6 +332,35 @@ impl Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_are_not_of_the_statement_and_a_note_holds_for_what_it_was_made_of() {
+        let folder = target_folder().join("statement-test");
+        let (core, notes) = (folder.join("core"), folder.join("notes"));
+        let write = |spec: &str, proof: &str| {
+            let _ = fs::remove_dir_all(&core);
+            fs::create_dir_all(core.join("trusted")).unwrap();
+            fs::create_dir_all(core.join("proof")).unwrap();
+            let spec = format!("{spec}pub open(crate) spec fn f() -> bool {{\n    &&& a()\n    &&& b()\n}}\n");
+            fs::write(core.join("trusted/spec.rs"), spec).unwrap();
+            fs::write(core.join("proof/suite.rs"), format!("proof fn lemma()\n    ensures f(),\n{{\n}}\n{proof}"))
+                .unwrap();
+            let all = clauses::deletions(&core).unwrap();
+            (digest(&core, &all).unwrap(), all, Reach::new(&core).unwrap())
+        };
+        let open = |(_, all, reach): &(String, Vec<Deletion>, Reach)| Notes::open(&notes, all, reach).unwrap().count();
+        let _ = fs::remove_dir_all(&folder);
+        let first = write("", "");
+        let dead: Vec<Dead> = vec![(&first.1[1], "proof/suite.rs".into(), "lemma".into())];
+        Notes::open(&notes, &first.1, &first.2).unwrap().add(&dead, &first.2).unwrap();
+        assert_eq!((first.1.len(), open(&first)), (3, 1));
+        let comment = write("// Words.\n\n", "// More words: a() is for f().\n");
+        assert!(comment.0 == first.0 && open(&comment) == 1);
+        let another = write("", "proof fn other()\n    ensures f(),\n{\n}\n");
+        assert!(another.0 != first.0 && open(&another) == 1);
+        let changed = write("pub open(crate) spec fn a() -> bool {\n    true\n}\n", "");
+        assert_eq!(open(&changed), 0);
+    }
 
     #[test]
     fn deletions_are_tried_in_groups_not_two_of_one_function() {

@@ -3,7 +3,8 @@
 //! do. It relies on the core's formatting and knows no more of the language than that. Read next: `reach.rs`.
 
 use crate::verify;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +15,9 @@ pub struct Deletion {
     /// The file below the core's sources.
     pub file: String,
     pub function: String,
-    /// Their bytes in the file, in order.
+    /// Which one it is of the deletions in the file's functions of this name.
+    pub nth: usize,
+    /// Their bytes in the file's code, in order.
     pub ranges: Vec<Range<usize>>,
 }
 
@@ -26,6 +29,17 @@ impl Deletion {
             ranges => format!("all {} clauses", ranges.len()),
         }
     }
+}
+
+/// What the verifier sees of a file: its lines without those that are comments. (No line of the core ends with a comment that counts.)
+pub fn code(path: &Path) -> Result<String> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(code_of(&text))
+}
+
+fn code_of(text: &str) -> String {
+    let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    text.lines().filter(says).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// A file's text without these clauses, which do not overlap.
@@ -46,7 +60,7 @@ pub fn deletions(folder: &Path) -> Result<Vec<Deletion>> {
     let mut all = Vec::new();
     for path in files {
         let file = path.strip_prefix(folder)?.to_string_lossy().into_owned();
-        all.extend(of_file(&file, &fs::read_to_string(&path)?));
+        all.extend(of_file(&file, &code(&path)?));
     }
     Ok(all)
 }
@@ -59,7 +73,8 @@ pub fn of_file(file: &str, text: &str) -> Vec<Deletion> {
         let stated = item.signature.contains("proof fn theorem_") || item.signature.contains("proof fn corollary_");
         let seam = file == "trusted/seam.rs" && !item.signature.contains("spec fn");
         let public = item.signature.trim_start().starts_with("pub fn ");
-        let of = |ranges: Vec<Range<usize>>| Deletion { file: file.into(), function: item.name.clone(), ranges };
+        let of =
+            |ranges: Vec<Range<usize>>| Deletion { file: file.into(), function: item.name.clone(), nth: 0, ranges };
         if trusted && item.signature.contains("spec fn ") {
             if let Some(body) = item.body.clone().filter(|_| item.signature.contains("-> bool")) {
                 let mut ranges = vec![trimmed(text, body.clone())];
@@ -87,6 +102,12 @@ pub fn of_file(file: &str, text: &str) -> Vec<Deletion> {
         if clauses.len() > 1 {
             out.push(of(clauses));
         }
+    }
+    let mut count = HashMap::<String, usize>::new();
+    for deletion in &mut out {
+        let of_name = count.entry(deletion.function.clone()).or_default();
+        deletion.nth = *of_name;
+        *of_name += 1;
     }
     out
 }

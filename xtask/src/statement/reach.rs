@@ -1,13 +1,12 @@
 //! Which functions an obligation depends on, read from the text. So several clauses can be deleted at once: if an obligation fails and
 //! depends on one of the deletions only, that deletion alone makes it fail.
 //!
-//! It errs on the safe side. Functions of one name count as one, and a call in a comment as a call.
+//! It errs on the safe side: functions of one name count as one.
 
-use super::clauses::{Item, items};
+use super::clauses::{Item, code, items};
 use crate::verify;
 use anyhow::Result;
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// What each function's text names. Obligations are told apart by file too.
@@ -22,22 +21,30 @@ pub struct Reach {
     /// Functions that run, and the type invariants, which those may use without naming them.
     running: HashSet<(String, String)>,
     invariants: HashSet<String>,
+    /// The text of each function, and of the functions of a name what their callers get; of a definition that is all of it.
+    texts: BTreeMap<(String, String), String>,
+    shown: HashMap<String, String>,
+    /// What stands outside of functions, without imports: types, constants, and heads of traits and implementations.
+    frame: String,
 }
 
 impl Reach {
     pub fn new(folder: &Path) -> Result<Reach> {
         let mut files = Vec::new();
         verify::rust_files(folder, &mut files)?;
+        files.sort();
         let mut reach = Reach::default();
         for path in files {
             let file = path.strip_prefix(folder)?.to_string_lossy().into_owned();
-            reach.add(&file, &fs::read_to_string(&path)?);
+            reach.add(&file, &code(&path)?);
         }
         Ok(reach)
     }
 
     fn add(&mut self, file: &str, text: &str) {
+        let mut outside = 0;
         for item in items(text) {
+            self.keep(file, text, &item, &mut outside);
             let body = item.body.clone().map_or("", |range| &text[range]);
             let (mut contract, mut whole) = (calls(&item.signature), calls(&item.signature));
             // Specifications ask no array of a step for its length, but sequences.
@@ -66,6 +73,32 @@ impl Reach {
             }
             self.own.entry((file.into(), item.name)).or_default().extend(whole);
         }
+        self.frame += &without_imports(&text[outside..]);
+    }
+
+    /// Keeps the texts of a function, and what stands between it and the one before.
+    fn keep(&mut self, file: &str, text: &str, item: &Item, outside: &mut usize) {
+        let signature = item.at..item.at + item.signature.len();
+        let whole = item.at..item.body.as_ref().map_or(signature.end, |body| body.end);
+        let shown = if item.signature.contains("spec fn ") { whole.clone() } else { signature };
+        *self.texts.entry((file.into(), item.name.clone())).or_default() += &text[whole.clone()];
+        *self.shown.entry(item.name.clone()).or_default() += &text[shown];
+        // A function in a function's text is part of that.
+        self.frame += &without_imports(&text[(*outside).min(item.at)..item.at]);
+        *outside = whole.end.max(*outside);
+    }
+
+    /// A hash of all that an obligation of this function depends on: while it is the same, what failed fails.
+    pub fn evidence(&self, file: &str, function: &str) -> String {
+        let mut names: Vec<String> = self.of(file, function).into_iter().collect();
+        names.sort();
+        let own = self.texts.get(&(file.to_string(), function.to_string()));
+        let shown = names.iter().flat_map(|name| [Some(name), self.shown.get(name)]);
+        let mut hash = blake3::Hasher::new();
+        for text in [Some(&self.frame), own].into_iter().chain(shown).flatten() {
+            hash.update(text.as_bytes()).update(&[0]);
+        }
+        hash.finalize().to_hex().to_string()
     }
 
     /// Every function of these files, and what it depends on.
@@ -96,6 +129,18 @@ impl Reach {
         out.insert(function.into());
         out
     }
+}
+
+/// Without lines of brackets too.
+fn without_imports(text: &str) -> String {
+    let mut imports = false;
+    let keeps = |line: &&str| {
+        let begins = line.starts_with("use ") || line.starts_with("pub use ");
+        let keeps = !imports && !begins && line.contains(char::is_alphanumeric);
+        imports = (imports || begins) && !line.trim_end().ends_with(';');
+        keeps
+    };
+    text.split_inclusive('\n').filter(keeps).collect()
 }
 
 /// The function whose text has this line, counted from 1; None if that is only declared there.
@@ -148,6 +193,28 @@ mod tests {
         assert_eq!(of("core.rs", "user"), ["deep", "lemma", "other", "sound", "user", "word"]);
         assert_eq!(of("proof/x.rs", "far"), ["far", "sound"]);
         assert_eq!(of("core.rs", "runs"), ["deep", "runs", "sound"]);
+    }
+
+    #[test]
+    fn what_failed_fails_until_something_changes_that_it_speaks_of() {
+        let evidence = |from: &str, to: &str| {
+            let mut reach = Reach::default();
+            assert!(from.is_empty() || TEXT.contains(from));
+            reach.add("core.rs", &if from.is_empty() { TEXT.to_string() } else { TEXT.replacen(from, to, 1) });
+            reach.add("proof/x.rs", "use crate::a;\n\nproof fn far()\n    ensures sound(),\n{\n}\n");
+            (reach.evidence("core.rs", "lemma"), reach.evidence("proof/x.rs", "far"))
+        };
+        let (lemma, far) = evidence("", "");
+        // Its own text, a definition's body, and what stands outside of functions.
+        assert_ne!(evidence("helper(x);", "helper(x); helper(x);").0, lemma);
+        assert_ne!(evidence("    other::<int>(x)", "    !other::<int>(x)").0, lemma);
+        assert_ne!(evidence("impl A", "impl B").0, lemma);
+        assert_ne!(evidence("deep(self)", "true").1, far);
+        // Another lemma, before or after it, and how another lemma is proved.
+        assert_eq!(evidence("    lemma(x);\n", "    lemma(x);\n    helper(x);\n").0, lemma);
+        assert_eq!(evidence("helper(x);", "helper(x); helper(x);").1, far);
+        assert_eq!(evidence("spec fn word", "proof fn more()\n    ensures true,\n{\n}\nspec fn word").0, lemma);
+        assert_eq!(evidence("impl A", "use a::{\n    b,\n};\nimpl A").0, lemma);
     }
 
     #[test]

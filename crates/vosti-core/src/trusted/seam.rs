@@ -465,8 +465,8 @@ pub open(crate) spec fn op_ran(w: Kernels, program: Program, plan: StepPlan, op:
             &&& forall|q: int, i: int, page: int, offset: int| #[trigger] writes_slot(plan, group_of(program, layer), q, i, page, offset)
                     ==> (b.cache)(layer, page, offset) == (w.store)(k, ins_at(a, ins@, plan.sequences@[q].row(i)),
                             // A store that looks back sees the rows before a row's own, of its sequence and as they are after the op:
-                            // those of this step as the op stores them. (No shape yet: a kernel of shape store_kv sees none of
-                            // them. Law: a_store_sees_the_entries_before_it.)
+                            // those of this step as the op stores them. (Shape recur_store for a page; a kernel of shape store_kv
+                            // sees none of them. Law: a_store_sees_the_entries_before_it.)
                             kv_before(program, plan.sequences@[q], b, layer, back, plan.sequences@[q].position(i)),
                             plan.sequences@[q].position(i))
             // Every other slot is untouched. (Shape store_kv. Law: other_slots_are_untouched.)
