@@ -3,8 +3,11 @@
 //! The environment is `apply_chat_template`'s: blocks trimmed, loop controls, Python's string and dict
 //! methods, `tojson` as `json.dumps(ensure_ascii=False)`, `raise_exception`, and `strftime_now`. The date
 //! of `strftime_now` is a parameter, so that the same messages give the same tokens on every day. Text of messages never
-//! becomes a control token. Read next: `prompt.rs`, which tells it from the template's text.
+//! becomes a control token. A template is a program: its steps, its length and its text have limits, and what one step reads has none, such as
+//! a list that was doubled sixty times. Read next: `prompt.rs`, which tells messages from the template's text.
 
+use std::error::Error as _;
+use std::io;
 use std::sync::Arc;
 
 use minijinja::syntax::SyntaxConfig;
@@ -12,11 +15,18 @@ use minijinja::value::{Kwargs, Value, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
+use crate::deep::on_deep_stack;
 use crate::error::{ModelError, Result};
 use crate::prompt::{AddedTokens, Controls, Marks, Prompt};
 
-/// The most instructions that a template may execute, so that a hostile template ends.
+/// The most instructions that a template may execute, so that a template ends.
 const FUEL: u64 = 5_000_000;
+/// The longest template and the longest text that one may give, in bytes. Templates that models come with have some ten thousand.
+const SOURCE_MAX: usize = 256 << 10;
+const TEXT_MAX: usize = 32 << 20;
+/// Bytes of the stack on which templates are read and run: minijinja recurses into chains of operators and nested values, and the two limits
+/// above bound how deep. Pages that are not touched cost nothing.
+const STACK: usize = 1 << 30;
 
 /// A day, for `strftime_now`; its time is midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,9 +166,15 @@ impl ChatTemplate {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let (added, controls) = (Arc::default(), Controls::default());
         let source = without_generation_marks(&source);
+        if source.len() > SOURCE_MAX {
+            let why = format!("it is {} bytes long, and the limit is {SOURCE_MAX}", source.len());
+            return Err(ModelError::Template(why));
+        }
         let template = Self { source, bos_token, eos_token, added, controls, tool_use: None };
-        let environment = template.environment(Date::DEFAULT, Arc::default()).map_err(failed)?;
-        environment.template_from_str(&template.source).map_err(failed)?;
+        with_room(|| {
+            let environment = template.environment(Date::DEFAULT, Arc::default()).map_err(failed)?;
+            environment.template_from_str(&template.source).map(|_| ()).map_err(failed)
+        })?;
         Ok(template)
     }
 
@@ -226,9 +242,6 @@ impl ChatTemplate {
     pub fn render_marked(&self, messages: serde_json::Value, options: ChatOptions, mut marks: Marks) -> Result<Prompt> {
         let mut variables = serde_json::Value::Object(options.variables);
         marks.mark(&mut variables);
-        let seen = Arc::new(marks.clone());
-        let environment = self.environment(options.date, seen).map_err(failed)?;
-        let template = environment.template_from_str(&self.source).map_err(failed)?;
         let mut context = serde_json::Map::new();
         context.insert("messages".into(), messages);
         context.insert("tools".into(), options.tools.unwrap_or_default());
@@ -237,7 +250,14 @@ impl ChatTemplate {
         context.insert("bos_token".into(), self.bos_token.clone().into());
         context.insert("eos_token".into(), self.eos_token.clone().into());
         context.extend(variables.as_object().cloned().unwrap_or_default());
-        let rendered = template.render(Value::from(minijinja::value::Serde(context))).map_err(failed)?;
+        let seen = Arc::new(marks.clone());
+        let rendered = with_room(|| {
+            let environment = self.environment(options.date, seen).map_err(failed)?;
+            let template = environment.template_from_str(&self.source).map_err(failed)?;
+            let mut text = Text(Vec::new());
+            template.render_captured_to(Value::from(minijinja::value::Serde(context)), &mut text).map_err(failed)?;
+            Ok(String::from_utf8_lossy(&text.0).into_owned())
+        })?;
         Ok(Prompt::new(rendered, marks))
     }
 
@@ -268,6 +288,29 @@ impl ChatTemplate {
         // Templates test `tools`, which may be none, for `iterable`. None is not iterable in Jinja, but it is in this library.
         environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
         Ok(environment)
+    }
+}
+
+/// Runs this on a stack on which no template reaches the end.
+fn with_room<T: Send>(run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let thread = on_deep_stack(STACK, run);
+    thread.unwrap_or_else(|error| Err(ModelError::Template(format!("there is no thread to run it: {error}"))))
+}
+
+/// What a template wrote.
+struct Text(Vec<u8>);
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > TEXT_MAX {
+            return Err(io::Error::other(format!("its text is longer than {TEXT_MAX} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -347,7 +390,9 @@ fn without_generation_marks(source: &str) -> String {
 
 fn failed(error: Error) -> ModelError {
     let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
-    ModelError::Template(match error.detail() {
+    // Writing fails for one reason only, which is in the error's source.
+    let written = error.source().filter(|_| error.kind() == ErrorKind::WriteFailure).map(|why| why.to_string());
+    ModelError::Template(match written.as_deref().or(error.detail()) {
         Some(detail) => format!("{detail}{line}"),
         None => format!("{error}"),
     })

@@ -11,6 +11,7 @@
 pub mod chat;
 mod config;
 pub mod decoder;
+mod deep;
 mod defaults;
 pub mod dequantise;
 mod dimensions;
@@ -33,6 +34,7 @@ mod tokenizer;
 mod weights;
 
 pub use chat::{ChatOptions, ChatTemplate, Date};
+pub use deep::on_deep_stack;
 pub use defaults::GenerationConfig;
 pub use error::{ModelError, Result};
 pub use files::{RawTensor, TensorFiles};

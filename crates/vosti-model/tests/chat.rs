@@ -69,6 +69,41 @@ fn a_template_that_never_ends_is_stopped() {
     assert!(template.render(&Value::Array(vec![]), &ChatOptions::default()).is_err());
 }
 
+fn rendered(source: &str) -> vosti_model::Result<String> {
+    let template = ChatTemplate::new(source.into(), String::new(), String::new())?;
+    Ok(template.render(&json!([]), &ChatOptions::default())?.text().into_owned())
+}
+
+/// minijinja recurses into each of these: on the stack of a thread they end the process.
+#[test]
+fn a_chain_of_operators_or_a_deep_value_does_not_overflow_the_stack() {
+    for (first, piece, count, last, text) in [
+        ("{{ ", "not ", 60_000, "true }}", "True"),
+        ("{{ ", "-", 200_000, "1 }}", "1"),
+        ("{{ 1", "+1", 120_000, " }}", "120001"),
+        ("{{ 1", "|abs", 60_000, " }}", "1"),
+        ("{{ ", "2 if x else ", 20_000, "1 }}", "1"),
+        ("{% if x %}", "{% elif x %}", 20_000, "{% else %}1{% endif %}", "1"),
+    ] {
+        assert_eq!(rendered(&format!("{first}{}{last}", piece.repeat(count))).unwrap(), text, "{piece}");
+    }
+    let nested = "{% set ns = namespace(a=[], b=[]) %}{% for i in range(90000) %}{% set ns.a = [ns.a] %}{% set ns.b = [ns.b] %}{% endfor %}";
+    for (use_of_it, bytes) in
+        [("", 0), ("{{ ns.a }}", 180_002), ("{{ ns.a|tojson }}", 180_002), ("{{ ns.a == ns.b }}", 4)]
+    {
+        assert_eq!(rendered(&format!("{nested}{use_of_it}")).unwrap().len(), bytes, "{use_of_it}");
+    }
+}
+
+#[test]
+fn a_template_or_a_text_that_is_too_long_is_refused() {
+    let error = rendered(&"x".repeat((256 << 10) + 1)).unwrap_err().to_string();
+    assert!(error.contains("it is 262145 bytes long, and the limit is 262144"), "{error}");
+    let many = "{% for i in range(40) %}{{ '%1000000d'|format(1) }}{% endfor %}";
+    let error = rendered(many).unwrap_err().to_string();
+    assert!(error.contains("its text is longer than 33554432 bytes"), "{error}");
+}
+
 #[test]
 fn a_template_that_does_not_parse_is_refused_with_its_line() {
     let error = ChatTemplate::new("\n{% if %}".into(), String::new(), String::new()).err().unwrap().to_string();

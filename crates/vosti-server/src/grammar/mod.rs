@@ -23,7 +23,7 @@ use thought::Thinking;
 use vosti_engine::Token;
 use vosti_engine::sampler::Constraint;
 use vosti_engine::sampling::MakeConstraint;
-use vosti_model::Tokenizer;
+use vosti_model::{Tokenizer, on_deep_stack};
 
 /// A constraint on an answer. Receipts contain it in this form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,6 +86,10 @@ const CACHED_MAX: usize = 32;
 /// Longest grammar, in bytes: compiling takes a core from other requests.
 const BYTES_MAX: usize = 128 << 10;
 
+/// Bytes of the stack on which grammars are compiled: llguidance and `cost.rs` recurse along chains of references and rules, and the longest
+/// grammar bounds how far. Pages that are not touched cost nothing.
+const STACK: usize = 1 << 30;
+
 impl Grammars {
     /// For rows of `vocab` logits and this tokenizer's tokens.
     pub fn new(tokenizer: &Tokenizer, vocab: u32) -> Result<Self, GrammarError> {
@@ -119,6 +123,11 @@ impl Grammars {
         grammar: &Grammar,
         left_out: &mut Vec<String>,
     ) -> Result<MakeConstraint, GrammarError> {
+        let compiled = on_deep_stack(STACK, || self.compile_or_relax(grammar, left_out));
+        compiled.unwrap_or_else(|error| Err(GrammarError::Refused(format!("there is no thread for it: {error}"))))
+    }
+
+    fn compile_or_relax(&self, grammar: &Grammar, left_out: &mut Vec<String>) -> Result<MakeConstraint, GrammarError> {
         let error = match self.compile_exactly(grammar) {
             Ok(constraint) => return Ok(constraint),
             Err(error) => error,

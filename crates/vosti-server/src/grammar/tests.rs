@@ -415,3 +415,37 @@ fn harmonys_answers_are_held_in_their_channels() {
         }
     }
 }
+
+/// llguidance recurses along each of these, and ends the process where the stack does.
+#[test]
+fn a_long_chain_of_references_or_rules_is_compiled() {
+    let lark = |first: &str, step: &dyn Fn(usize) -> String| {
+        let steps: Vec<String> = (0..5000).map(step).collect();
+        Grammar::Lark(format!("start: {first}0\n{}{first}5000: \"a\"\n", steps.concat()))
+    };
+    let schema = |count: usize, step: &dyn Fn(&str) -> Value| {
+        let named = |i: usize| (format!("d{i}"), step(&format!("#/$defs/d{}", i + 1)));
+        let mut definitions: serde_json::Map<_, _> = (0..count).map(named).collect();
+        definitions.insert(format!("d{count}"), json!({ "enum": ["a"] }));
+        Grammar::JsonSchema(json!({ "$ref": "#/$defs/d0", "$defs": definitions }))
+    };
+    let object = |next: &str| json!({ "properties": { "x": { "$ref": next } }, "required": ["x"] });
+    for grammar in [
+        lark("r", &|i| format!("r{i}: \"x\" r{}\n", i + 1)),
+        lark("T", &|i| format!("T{i}: \"x\" T{}\n", i + 1)),
+        schema(3000, &|next| json!({ "$ref": next })),
+        schema(1200, &object),
+    ] {
+        // The mask is made, and the guide goes on, on the stack of this thread.
+        let mut guide = grammars().compile(&grammar).unwrap()();
+        for step in 0..100 {
+            let mut row = logits(1, step);
+            guide.mask(&mut row);
+            let best = (0..row.len()).max_by(|a, b| row[*a].total_cmp(&row[*b])).expect("a vocabulary");
+            assert!(row[best].is_finite());
+            if guide.accept(best as Token) {
+                break;
+            }
+        }
+    }
+}
