@@ -277,13 +277,10 @@ impl<'t> Lift<'t> {
         let Some(function) = self.functions.get(name).copied() else {
             return start.fail(Reason::Function { name: name.to_string() });
         };
-        if self.depth == DEPTH_MAX {
-            return start.fail(Reason::Unsupported { what: format!("calls nest too deep at `{name}`") });
-        }
+        self.deeper(start, &format!("calls (here of `{name}`)"))?;
 
         let outer = (self.cursor, std::mem::take(&mut self.scope), self.call_line, self.builder.line);
         self.call_line = self.builder.line.python;
-        self.depth += 1;
         self.cursor = function.parameters;
         self.bind_parameters(&arguments)?;
         let results = self.function_body()?;
@@ -361,13 +358,19 @@ impl<'t> Lift<'t> {
         Ok(results)
     }
 
+    /// Goes into a call or a region; who leaves it takes 1 from the depth. Lifting recurses nowhere else.
+    fn deeper(&mut self, at: Cursor<'t>, what: &str) -> Result<()> {
+        if self.depth == DEPTH_MAX {
+            return at.fail(Reason::Unsupported { what: format!("{what} that nest too deep") });
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
     /// `{ ... }` up to its yield.
     fn region(&mut self) -> Result<Vec<Value>> {
         self.cursor.expect("{")?;
-        if self.depth == DEPTH_MAX {
-            return self.cursor.fail(Reason::Unsupported { what: "regions nest too deep".into() });
-        }
-        self.depth += 1;
+        self.deeper(self.cursor, "regions")?;
         let yields = match self.ops()? {
             End::Yield(values) => values,
             End::Brace => vec![],
@@ -468,9 +471,11 @@ impl<'t> Lift<'t> {
         self.cursor.expect(")")?;
         self.cursor.expect(":")?;
         self.builder.begin();
+        self.deeper(start, "reductions")?;
         let End::ReduceReturn(result) = self.ops()? else {
             return self.cursor.unexpected("`tt.reduce.return`");
         };
+        self.depth -= 1;
         let region = self.builder.end(vec![]);
         self.cursor.expect("}")?;
         self.scope = outer;

@@ -328,3 +328,12 @@ fn every_checked_in_specialisation_lifts_with_python_lines() {
         kernel.walk(&mut |op| assert!(op.line.python.is_some(), "{stem}: TTIR line {}", op.line.ttir));
     }
 }
+
+/// A reduction's region may hold another reduction, and so on: each of them recurses.
+#[test]
+fn reductions_in_reductions_are_refused() {
+    let open =
+        |i: usize| format!("%r{i} = \"tt.reduce\"(%i) <{{axis = 0 : i32}}> ({{\n^bb0(%a{i}: i32, %b{i}: i32):\n");
+    let error = refusal(&format!("{RANGE}{}", (0..3000).map(open).collect::<String>()));
+    assert!(error.to_string().contains("nest too deep"), "{error}");
+}

@@ -245,6 +245,26 @@ fn a_proof_of_too_many_cases_ends_and_says_so() {
     assert!(line.starts_with("UNKNOWN: too-many-cases: the proof needs more steps"), "{line}");
 }
 
+/// The index has a few terms, each of which stands in the next one twice: written out, it has 2^60.
+#[test]
+fn an_index_that_is_too_long_to_print_is_refused_at_once() {
+    let Some(mut solver) = common::solver() else { return };
+    let mut lines =
+        "%two = arith.constant 2 : i32\n%three = arith.constant 3 : i32\n%five = arith.constant 5 : i32\n%h0 = arith.addi %tile, %two : i32\n"
+            .to_string();
+    for i in 0..60 {
+        lines += &format!(
+            "%a{i} = arith.divsi %h{i}, %two : i32\n%b{i} = arith.divsi %h{i}, %three : i32\n%s{i} = arith.addi %a{i}, %b{i} : i32\n%h{} = arith.addi %s{i}, %five : i32\n",
+            i + 1
+        );
+    }
+    lines += "%far = tt.splat %h60 : i32 -> tensor<16x16xi32>\n%at_far = tt.addptr %10, %far : tensor<16x16x!tt.ptr<f32>>, tensor<16x16xi32>\n";
+    const STORE: &str = "tt.store %10, %11, %12";
+    let case = changed("persistent", SAME, [STORE, &format!("{lines}tt.store %at_far, %11, %12")]);
+    let verification = verify(case.problem.as_ref().unwrap(), &mut solver).unwrap();
+    assert!(matches!(verification.verdict, Verdict::Unknown(_)), "{}", verification.verdict);
+}
+
 #[test]
 fn a_specialisation_that_does_not_exist_is_refused() {
     let Err(error) = Problem::of_stem("linear-bf16-K3") else { panic!("accepted") };
