@@ -1,13 +1,11 @@
 """A short causal convolution over cached inputs, gated: attention with a window and fixed weights, one query tile and head a program.
 
-Each channel is a weighted sum of its own last WINDOW inputs, oldest first, times the row's output gate, in FP32. Inputs before the
-request's first are zero. There are KV_HEADS pairs (GROUP = 2) of heads of D channels, and a tile has room for DP. The first of a
-pair lies in `cache_k`, the other in `cache_v`; `store_gated` writes them, and says what a row of the projection holds.
-
-The loop runs over the logical pages of the request, by absolute index and in order, so a row's sum does not depend on its tile.
+A sum is multiplied by the row's output gate, in FP32. There are KV_HEADS pairs (GROUP = 2) of heads. `store_gated` writes the inputs,
+and says what a row of the projection holds.
 """
 import triton
 import triton.language as tl
+from convolution import convolved
 
 
 # /// contract
@@ -40,34 +38,14 @@ def short_conv(fused, tile_table, tile_row, tile_rows, tile_pos, page_table, cac
     tile = tl.program_id(0)
     pair = tl.program_id(1)
     half = tl.program_id(2)
-    table = tl.load(tile_table + tile)
     first = tl.load(tile_row + tile)
     count = tl.load(tile_rows + tile)
-    start = tl.load(tile_pos + tile)
+    acc = convolved(tile_table, tile_pos, page_table, cache_k, cache_v, taps, tile, count, pair, half, KV_HEADS, GROUP, D,
+                    WINDOW, PAGE, BQ, DP)
     t = tl.arange(0, BQ)
-    d = tl.arange(0, DP)
-    p = start + t  # each lane's logical position
-    wide = (d < D)[None, :]
-
-    # Pages that any row of the tile sees. A padding tile (count = 0) sees none and reads no table.
-    page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
-    page_hi = tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)
-    acc = tl.zeros((BQ, DP), tl.float32)
-    for i in range(page_lo, page_hi):
-        page = tl.load(page_table + table + i)
-        base = (page.to(tl.int64) * KV_HEADS + pair) * PAGE
-        for w in tl.static_range(WINDOW):
-            at = p - (WINDOW - 1) + w - i * PAGE  # the input's place in this page, if it lies there
-            there = ((at >= 0) & (at < PAGE))[:, None]
-            cell = (base + (at & (PAGE - 1)))[:, None] * D + d[None, :]
-            if half == 0:
-                x = tl.load(cache_k + cell, mask=there & wide, other=0.0)
-            else:
-                x = tl.load(cache_v + cell, mask=there & wide, other=0.0)
-            tap = tl.load(taps + (((pair * GROUP + half) * D + d) * WINDOW + w), mask=d < D, other=0.0)
-            acc = tl.where(there, acc + x.to(tl.float32) * tap[None, :], acc)
+    d = tl.arange(0, DP)[None, :]
+    live = (t < count)[:, None] & (d < D)
     row = (first + t).to(tl.int64)[:, None]
-    live = (t < count)[:, None] & wide
-    gate = tl.load(fused + (((row * (3 * KV_HEADS) + KV_HEADS + pair) * GROUP + half) * D + d[None, :]), mask=live, other=0.0)
+    gate = tl.load(fused + (((row * (3 * KV_HEADS) + KV_HEADS + pair) * GROUP + half) * D + d), mask=live, other=0.0)
     result = gate.to(tl.float32) * acc
-    tl.store(out + (((row * KV_HEADS + pair) * GROUP + half) * D + d[None, :]), result.to(out.dtype.element_ty), mask=live)
+    tl.store(out + (((row * KV_HEADS + pair) * GROUP + half) * D + d), result.to(out.dtype.element_ty), mask=live)

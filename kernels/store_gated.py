@@ -6,17 +6,16 @@ What is not finite is stored as 0, and so is what the cast could make infinite.
 """
 import triton
 import triton.language as tl
+from convolution import stored
 from rotation import columns
 
 
 @triton.jit
 def gated(fused, m, row, head, KV_HEADS, D, BM: tl.constexpr, DP: tl.constexpr):
-    """The gated inputs of a head, finite."""
-    LARGEST: tl.constexpr = 3.3895313892515355e38
+    """The gated inputs of a head."""
     gate = columns(fused, m, row, head * D, 6 * KV_HEADS * D, D, BM, DP)
     x = columns(fused, m, row, (4 * KV_HEADS + head) * D, 6 * KV_HEADS * D, D, BM, DP)
-    product = gate * x
-    return tl.where(tl.abs(product) <= LARGEST, product, 0.0)
+    return gate * x
 
 
 # /// contract
@@ -41,12 +40,4 @@ def store_gated(fused, rows, slots, cache_k, cache_v, KV_HEADS, D, PAGE: tl.cons
     head = tl.program_id(1)
     k = gated(fused, m, row, 2 * head, KV_HEADS, D, BM, DP)
     v = gated(fused, m, row, 2 * head + 1, KV_HEADS, D, BM, DP)
-
-    t = row + tl.arange(0, BM)
-    d = tl.arange(0, DP)[None, :]
-    slot = tl.load(slots + t, mask=t < m, other=0)
-    line = ((slot // PAGE).to(tl.int64) * KV_HEADS + head) * PAGE + slot % PAGE
-    cell = line[:, None] * D + d
-    live = (t < m)[:, None] & (d < D)
-    tl.store(cache_k + cell, k.to(cache_k.dtype.element_ty), mask=live)
-    tl.store(cache_v + cell, v.to(cache_v.dtype.element_ty), mask=live)
+    stored(k, v, m, row, head, slots, cache_k, cache_v, KV_HEADS, D, PAGE, BM, DP)

@@ -396,29 +396,90 @@ def attend(l):
     return {name: [np.concatenate(part) for part in (value, off, at)] for name, (at, value, off) in cells.items() if at}
 
 
-def store_gated(l):
-    """Products of the first and the last part of a row; heads with even numbers go to the keys, the others to the values."""
-    kv, d = l.int("KV_HEADS"), l.int("D")
-    x = l.inputs("fused", 6 * kv * d).reshape(-1, 3, kv, 2, d)
-    value = x[:, 0] * x[:, 2]
+def halves(l, value):
+    """Heads with even numbers go to the keys, the others to the values."""
+    value = value.reshape(-1, l.int("KV_HEADS"), 2, l.int("D"))
     return {name: (value[:, :, half], 2 * F32 * np.abs(value[:, :, half])) for half, name in enumerate(("cache_k", "cache_v"))}
 
 
-def short_conv(l):
-    """Each channel's last inputs, weighed and summed, times the middle part of the row."""
+def store_gated(l):
+    """Products of the first and the last part of a row."""
+    x = l.inputs("fused", 6 * l.int("KV_HEADS") * l.int("D")).reshape(len(l.rows), 3, -1)
+    return halves(l, x[:, 0] * x[:, 2])
+
+
+def store_conv(l):
+    return halves(l, l.inputs("x", 2 * l.int("KV_HEADS") * l.int("D")))
+
+
+def convolved(l):
+    """Each channel's last inputs, weighed and summed."""
     kv, group, d, page, width = (l.int(n) for n in ("KV_HEADS", "GROUP", "D", "PAGE", "WINDOW"))
-    gates = l.inputs("fused", 3 * kv * group * d).reshape(-1, 3, kv, group, d)[:, 1]
     taps = l["taps"].reshape(kv, group, d, width)
-    halves = np.stack([l[name].reshape(-1, kv, page, d) for name in ("cache_k", "cache_v")[:group]], axis=2)  # [pages, kv, group, page, d]
+    both = np.stack([l[name].reshape(-1, kv, page, d) for name in ("cache_k", "cache_v")[:group]], axis=2)  # [pages, kv, group, page, d]
     value, off = [], []
-    for gate, row in zip(gates, l.rows):
+    for row in l.rows:
         table, p = l.place(row)
         seen = np.arange(max(p - width + 1, 0), p + 1)
-        x = halves[l["page_table"][table + seen // page], :, :, seen % page, :]  # [seen, kv, group, d]
-        terms = np.moveaxis(x, 0, -1) * taps[..., width - len(seen):] * gate[..., None]
+        x = both[l["page_table"][table + seen // page], :, :, seen % page, :]  # [seen, kv, group, d]
+        terms = np.moveaxis(x, 0, -1) * taps[..., width - len(seen):]
         value.append(terms.sum(-1).ravel())
-        off.append(((width + 2) * F32 * np.abs(terms).sum(-1)).ravel())
-    return {"out": (np.array(value), np.array(off))}
+        off.append((width + 2) * F32 * np.abs(terms).sum(-1).ravel())
+    return np.array(value), np.array(off)
+
+
+def short_conv(l):
+    """The sums times the middle part of the row."""
+    value, off = convolved(l)
+    gates = l.inputs("fused", 3 * value.shape[1]).reshape(len(l.rows), 3, -1)[:, 1]
+    return {"out": (value * gates, off * np.abs(gates))}
+
+
+def silu(x, off=0.0):
+    """x times its sigmoid, whose slope is at most 1.1."""
+    value = x / (1 + np.exp(-x))
+    return value, 1.1 * off + 8 * F32 * np.abs(value)
+
+
+def conv_silu(l):
+    return {"out": silu(*convolved(l))}
+
+
+def gate_heads(l):
+    """Results times the sigmoids of their gates."""
+    heads, d, packed, first = (l.int(n) for n in ("HEADS", "D", "PACKED", "FIRST"))
+    gates = l.inputs("fused", packed * d)[:, first * d:(first + heads) * d]
+    value = l.inputs("x", heads * d) / (1 + np.exp(-gates))
+    return {"out": (value, 8 * F32 * np.abs(value))}
+
+
+def norm_gated(l):
+    """Heads normed, times a weight and the SiLU of a gate, in the gates' order: the first heads of all key heads first."""
+    keys, group, d = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D"))
+    x = l.inputs("x", keys * group * d).reshape(-1, keys, group, d).swapaxes(1, 2)
+    value, more = normed(x, l.constants["EPS"])
+    gate, off = silu(l.inputs("z", keys * group * d).reshape(-1, group, keys, d))
+    value = value * l["norm_w"][:d]
+    return {"out": ((value * gate).reshape(len(x), -1), (np.abs(value) * (off + np.abs(gate) * more)).reshape(len(x), -1))}
+
+
+def delta_inputs(l):
+    """Queries and keys of length one, values, log-decays and strengths."""
+    keys, group, d, parts = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D", "PARTS"))
+    x = l.inputs("qkv", parts * keys * d).reshape(-1, parts, keys, d)
+    ba = l.inputs("ba", 2 * group * keys).reshape(-1, 2, group, keys)
+    rate, bias = (l[name].reshape(group, keys) for name in ("rate", "dt_bias"))
+    size = 1 / np.sqrt((x[:, :2] * x[:, :2]).sum(-1, keepdims=True) + 1e-6)
+    unit = x[:, :2] * size * np.array([l.constants["SCALE"], 1.0])[:, None, None]
+    total = ba[:, 1] + bias
+    decay = rate * np.logaddexp(0, total)
+    strength = 1 / (1 + np.exp(-ba[:, 0]))
+    # A logarithm near 1 is off by what its argument is.
+    decay_off = 16 * F32 * (np.abs(decay) + np.abs(rate) * (1 + np.abs(total)))
+    rows = [unit[:, 0], unit[:, 1], x[:, 2:2 + group].swapaxes(1, 2), decay.swapaxes(1, 2), strength.swapaxes(1, 2)]
+    offs = [(d + 16) * F32 * np.abs(unit[:, 0]), (d + 16) * F32 * np.abs(unit[:, 1]), 0 * rows[2], decay_off.swapaxes(1, 2), 16 * F32 * rows[4]]
+    names = ("q", "k", "v", "g", "beta")
+    return {name: (value.reshape(len(x), -1), off.reshape(len(x), -1)) for name, value, off in zip(names, rows, offs)}
 
 
 def attend_combine(l):
@@ -483,12 +544,13 @@ def topk_combine(l):
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
            expert_int_glu, expert_int_down, combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled,
-           rope_q, store_kv, attend, attend_combine, store_gated, short_conv]
+           rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, gate_heads, norm_gated,
+           delta_inputs]
 
 
 def found(l, name, like):
     written = l["written." + name]
-    if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares"):
+    if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares", "q", "k", "v", "g", "beta"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
     cache = written.reshape(-1, l.int("KV_HEADS"), page, like.shape[-1])

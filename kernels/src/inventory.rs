@@ -21,11 +21,14 @@ const SOURCES: &[(&str, &str)] = sources![
     "attend",
     "attend_combine",
     "combine",
+    "conv_silu",
+    "delta_inputs",
     "embed",
     "expert_down",
     "expert_glu",
     "expert_int_down",
     "expert_int_glu",
+    "gate_heads",
     "gather",
     "linear",
     "linear_add",
@@ -37,6 +40,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "linear_int_glu",
     "linear_int_logits",
     "linear_logits",
+    "norm_gated",
     "norm_qk",
     "quantise",
     "read_state",
@@ -47,6 +51,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "round_stream",
     "route",
     "short_conv",
+    "store_conv",
     "store_delta",
     "store_gated",
     "store_kv",
@@ -56,7 +61,8 @@ const SOURCES: &[(&str, &str)] = sources![
 ];
 
 /// Sources that kernels import.
-const SHARED: &[(&str, &str)] = sources!["integers", "online_softmax", "product", "rotation", "selection"];
+const SHARED: &[(&str, &str)] =
+    sources!["convolution", "integers", "online_softmax", "product", "rotation", "selection"];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use vosti_ptx::{Cases, Compiled};
 
 const TARGET: &str = "cuda-sm80";
 /// The bundle of the first is executed whole; of the others the kernels that no model before has.
-const MODELS: [&str; 7] = ["llama", "gemma2", "olmo2", "gemma4", "qwen2", "mixtral", "lfm2"];
+const MODELS: [&str; 8] = ["llama", "gemma2", "olmo2", "gemma4", "qwen2", "mixtral", "lfm2", "qwen3_5"];
 
 /// Products whose loops go once around their buffers, with ragged edges, and attention over several pages ahead.
 const LONG: [&str; 5] = [
@@ -49,7 +49,7 @@ fn all() -> Vec<Spec> {
     let mut found: BTreeMap<String, Spec> = BTreeMap::new();
     for (first, name) in MODELS.iter().enumerate().map(|(at, name)| (at == 0, name)) {
         for spec in specs(&plan(&format!("tests/tiny/{name}/config.json"), TARGET, None)) {
-            let known = found.values().any(|other| other.kernel == spec.kernel);
+            let known = NOT_YET.contains(&&*spec.kernel) || found.values().any(|other| other.kernel == spec.kernel);
             if first || !known {
                 found.insert(spec.to_string(), spec);
             }

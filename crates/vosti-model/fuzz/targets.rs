@@ -34,7 +34,7 @@ pub fn blocks(code: u32, data: &[u8]) -> bool {
 
 /// A config.json of any bytes gives a plan that the core accepts, or an error.
 pub fn config(data: &[u8]) -> bool {
-    let Ok(config) = serde_json::from_slice(data) else { return false };
+    let Ok(config) = vosti_model::json::parse(data) else { return false };
     let Ok(decoder) = families::from_config("config.json", &config) else { return false };
     let plan = plan(&decoder, &Target::named("cpu").with_lists(), Some(8));
     plan.is_ok_and(|plan| {

@@ -62,6 +62,10 @@ CONFIGS = {
     "lfm2": dict(dict(PLAIN, norm_eps=1e-6, rope_theta=1000000.0), model_type="lfm2", block_ff_dim=192,
                  block_multiple_of=64, conv_L_cache=3, conv_bias=False, tie_embedding=True, tie_word_embeddings=True,
                  layer_types=["conv", "full_attention", "conv"]),
+    "qwen3_5": dict(PLAIN, model_type="qwen3_5_text", tie_word_embeddings=True, head_dim=32,
+                    layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+                    linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_conv_kernel_dim=4,
+                    rope_parameters=dict(ROPE, rope_type="default", partial_rotary_factor=0.25, mrope_section=[2, 1, 1])),
     "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
     "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -89,9 +93,13 @@ CONFIGS = {
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error. Of a mixture,
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3-moe": 310, "olmoe": 295,
+         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3-moe": 310, "olmoe": 295,
          "mixtral": 372, "granite-moe": 358, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
+
+
+# Of a matrix, how much of its input's spread its output has.
+GAINS = {"self_attn.q_proj": 0.5, "self_attn.k_proj": 0.5, "conv.in_proj": 0.6, "linear_attn.out_proj": 0.4}
 
 
 def randomise(model, generator):
@@ -100,10 +108,16 @@ def randomise(model, generator):
         noise = torch.randn(tensor.shape, generator=generator)
         if "layer_scalar" in name:
             value = 1.0 + 0.25 * noise
-        elif name.endswith("bias"):
+        elif name.endswith("bias") and not name.endswith("dt_bias"):
             value = 0.5 * noise
-        elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored
-            value = 0.2 * noise + (0.0 if model.config.model_type in ("gemma2", "gemma3_text") else 1.0)
+        elif name.endswith("A_log"):
+            value = 0.5 * noise
+        elif name.endswith("dt_bias"):  # states that fade over tens of positions
+            value = noise - 4.0
+        elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored, and Qwen 3.5 does in most
+            zero = model.config.model_type in ("gemma2", "gemma3_text") or (
+                model.config.model_type == "qwen3_5_text" and "linear_attn" not in name)
+            value = 0.2 * noise + (0.0 if zero else 1.0)
             if model.config.model_type == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
                 value = 0.5 * value  # its scores are not scaled
         elif "embed_tokens" in name:
@@ -113,7 +127,7 @@ def randomise(model, generator):
         elif "lm_head" in name:
             value = 2.0 * noise / tensor.shape[-1] ** 0.5
         else:
-            gain = 0.6 if "conv.in_proj" in name else 0.5 if "q_proj" in name or "k_proj" in name else 0.9
+            gain = GAINS.get(name.rpartition(".")[0].split(".", 3)[-1], 0.9)
             value = gain * noise / tensor.shape[-1] ** 0.5
         with torch.no_grad():
             tensor.copy_(value.to(torch.bfloat16).to(tensor.dtype))

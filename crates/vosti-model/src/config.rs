@@ -124,18 +124,23 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// For each layer, whether it has a sliding window, from `layer_types`; `None` if the key is missing.
-pub(crate) fn sliding_types(fields: &Fields, layers: usize) -> Result<Option<Vec<bool>>> {
+/// Which layers are of a kind, by `layer_types`; the others have full attention. `None` without the list.
+pub(crate) fn layers_of_kind(fields: &Fields, layers: usize, kind: &str) -> Result<Option<Vec<bool>>> {
     let Some(types) = fields.strings_opt("layer_types")? else { return Ok(None) };
     if types.len() != layers {
         return Err(fields.bad("layer_types", format!("lists {} layers of {layers}", types.len())));
     }
-    let sliding = |t: &&str| match *t {
-        "sliding_attention" => Ok(true),
+    let of_kind = |t: &&str| match *t {
+        _ if *t == kind => Ok(true),
         "full_attention" => Ok(false),
         other => Err(fields.bad("layer_types", format!("names the unknown kind `{other}`"))),
     };
-    types.iter().map(sliding).collect::<Result<_>>().map(Some)
+    types.iter().map(of_kind).collect::<Result<_>>().map(Some)
+}
+
+/// Which layers have a window, by `layer_types`.
+pub(crate) fn sliding_types(fields: &Fields, layers: usize) -> Result<Option<Vec<bool>>> {
+    layers_of_kind(fields, layers, "sliding_attention")
 }
 
 /// As [`sliding_types`]; without the list, every `sliding_window_pattern`-th layer has no window.

@@ -149,6 +149,8 @@ pub enum Mixer {
     Attention(Attention),
     /// A short convolution over time.
     ShortConv(ShortConv),
+    /// A gated delta rule: a state over time.
+    DeltaRule(DeltaRule),
 }
 
 /// The part of a layer that reads one row.
@@ -181,6 +183,8 @@ pub struct Attention {
     pub qkv_bias: bool,
     /// Whether the files have one tensor for queries, keys and values.
     pub fused_qkv: bool,
+    /// Whether the results of each head are multiplied by the sigmoid of a gate, which the files have behind the head's query.
+    pub output_gate: bool,
     /// Whether values are RMS-normalised, without weights.
     pub v_norm: bool,
     /// Whether the values are the raw keys, without a value projection.
@@ -196,6 +200,22 @@ pub struct Attention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortConv {
     /// Inputs of a channel that a row sees, its own included.
+    pub taps: u32,
+}
+
+/// A gated delta rule (Qwen 3.5, Qwen 3 Next). Queries, keys and values go through a short convolution and a SiLU; queries and keys
+/// then have length one. With log-decays g and strengths b, a value head's state is
+/// `S_t = exp(g_t) S_(t-1) + k_t u_t^T` where `u_t = b_t (v_t - exp(g_t) S_(t-1)^T k_t)`, and its result `S_t^T q_t / sqrt(d)`, whose RMS
+/// norm is multiplied by the SiLU of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaRule {
+    /// Heads of queries, and of keys.
+    pub key_heads: u32,
+    /// Value heads of each key head.
+    pub group: u32,
+    /// Size of each head.
+    pub head_dim: u32,
+    /// Inputs of a channel that the convolution sees, the row's own included.
     pub taps: u32,
 }
 
@@ -251,6 +271,15 @@ pub enum Naming {
     Gguf,
     /// llama.cpp's names of LFM2, whose final norm is called the embedding's.
     GgufLfm2,
+    /// llama.cpp's names of Qwen 3.5, where the norm of a perceptron's input is called the one behind attention.
+    GgufQwen35,
+}
+
+impl Naming {
+    /// Whether the names are llama.cpp's.
+    pub fn is_gguf(self) -> bool {
+        matches!(self, Naming::Gguf | Naming::GgufLfm2 | Naming::GgufQwen35)
+    }
 }
 
 /// A whole model.
@@ -289,7 +318,7 @@ impl Decoder {
     pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
         self.layers.iter().filter_map(|layer| match &layer.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) => None,
+            Mixer::ShortConv(_) | Mixer::DeltaRule(_) => None,
         })
     }
 
@@ -297,7 +326,7 @@ impl Decoder {
     pub fn attentions_mut(&mut self) -> impl Iterator<Item = &mut Attention> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) => None,
+            Mixer::ShortConv(_) | Mixer::DeltaRule(_) => None,
         })
     }
 

@@ -3,9 +3,9 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Attention, Decoder, Experts, Gated, Layer, Mixer, Mlp, QkNorm, ShortConv};
+use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mixer, Mlp, QkNorm, ShortConv};
 use crate::error::{ModelError, Result};
-use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, TAPS, VOCABULARY_MAX};
+use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
 
 type Wrong = (&'static str, String);
 
@@ -53,6 +53,7 @@ fn layer(i: usize, layer: &Layer, hidden: u32, head_max: u32) -> Option<Wrong> {
     let mixer = match &layer.mixer {
         Mixer::Attention(attention) => self::attention(i, attention, head_max),
         Mixer::ShortConv(conv) => short_conv(hidden, *conv),
+        Mixer::DeltaRule(rule) => delta_rule(i, rule),
     };
     let mlp = || match &layer.mlp {
         Mlp::Gated(Gated { width, .. }) => outside("intermediate_size", *width, 1, 1 << 18),
@@ -85,12 +86,24 @@ fn short_conv(hidden: u32, conv: ShortConv) -> Option<Wrong> {
         })
 }
 
+fn delta_rule(i: usize, rule: &DeltaRule) -> Option<Wrong> {
+    let DeltaRule { key_heads, group, head_dim, taps } = *rule;
+    let why = format!("is {head_dim} in layer {i}, and there are kernels for {RULES:?} numbers of a head");
+    let size = (!RULES.contains(&head_dim)).then_some(("linear_key_head_dim", why));
+    size.or_else(|| outside("linear_num_key_heads", key_heads, 1, 1024))
+        .or_else(|| outside("linear_num_value_heads over linear_num_key_heads", group, 1, 64))
+        .or_else(|| {
+            let why = format!("is {taps}, and there are kernels for {RULE_TAPS} inputs of a channel");
+            (taps != RULE_TAPS).then_some(("linear_conv_kernel_dim", why))
+        })
+}
+
 fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {
     let Attention { heads, kv_heads, head_dim, rope, .. } = attention;
     let (heads, kv_heads, head_dim) = (*heads, *kv_heads, *head_dim);
     let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
-    let normed = attention.qk_norm != QkNorm::None || attention.qkv_bias;
-    let turning = rope.rotary == 0 || rope.rotary == head_dim || !normed;
+    let unordered = attention.qk_norm == QkNorm::Whole || attention.qkv_bias;
+    let turning = rope.rotary == 0 || rope.rotary == head_dim || !unordered;
     outside("num_attention_heads", heads, 1, 1024)
         .or_else(|| {
             let why = format!("is {kv_heads} in layer {i}, not a number that divides {heads} heads");
@@ -111,7 +124,7 @@ fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {
             (rope.rotary > head_dim || !rope.rotary.is_multiple_of(2)).then_some(("partial_rotary_factor", why))
         })
         .or_else(|| {
-            let why = "rotates a part of heads that have biases or norms, which no kernel does".to_string();
+            let why = "rotates a part of heads that have biases or one norm for all, which no plan does".to_string();
             (!turning).then_some(("partial_rotary_factor", why))
         })
         .or_else(|| not_positive("query_pre_attn_scalar or attention_multiplier", attention.scale))

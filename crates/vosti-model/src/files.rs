@@ -293,10 +293,10 @@ fn shard_paths(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// Reads a JSON file of at most the size of `read_small`.
+/// Reads a JSON file, as Python writes it, of at most the size of `read_small`.
 pub(crate) fn read_json(path: &Path) -> Result<serde_json::Value> {
     let bytes = read_small(path)?;
-    serde_json::from_slice(&bytes)
+    crate::json::parse(&bytes)
         .map_err(|e| ModelError::Damaged { file: file_name(path), why: format!("it is not JSON: {e}") })
 }
 

@@ -20,6 +20,7 @@ pub mod families;
 mod files;
 pub mod gguf;
 pub mod inventory;
+pub mod json;
 mod matrix;
 mod model;
 pub mod plan;

@@ -2,6 +2,8 @@
 //!
 //! A recipe names tensors and the operations on them. It holds no tensor. Read next: `weights.rs`, which makes the weights.
 
+use std::ops::Range;
+
 use vosti_core::Dtype;
 use vosti_kernels::Part;
 
@@ -73,6 +75,11 @@ pub enum Recipe {
         /// Divides every sum.
         divisor: f32,
     },
+    /// A vector in f32: `-exp(part)`, element by element.
+    Rates {
+        /// A tensor of one axis.
+        part: MatrixPart,
+    },
     /// A vector in f32: one stored scalar, repeated.
     Repeat {
         /// The name of a tensor of one element.
@@ -105,6 +112,7 @@ impl Recipe {
                 vec![parts.iter().map(|part| part.rows).sum(), part.columns(*columns)]
             }
             Recipe::Vector { parts, .. } => vec![parts.iter().map(|part| part.rows).sum()],
+            Recipe::Rates { part } => vec![part.rows],
             Recipe::Repeat { length, .. } | Recipe::Unread { length } => vec![*length],
             Recipe::Rope { rope, positions, .. } => vec![*positions, rope.head_dim as usize / 2],
         }
@@ -122,8 +130,33 @@ pub struct MatrixPart {
     pub first: usize,
     /// The number of rows of the part.
     pub rows: usize,
-    /// The order of each head's rows, for queries and keys; `None` for the tensor's order.
-    pub heads: Option<HeadRows>,
+    /// The order of its rows.
+    pub order: Order,
+    /// The order of its columns; `None` for the tensor's.
+    pub columns: Option<Turned>,
+}
+
+/// The order of a part's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The tensor's.
+    Stored,
+    /// That of each head's rows, for queries and keys.
+    Heads(HeadRows),
+    /// The first members of all groups before the second ones.
+    Turned(Turned),
+}
+
+/// Groups of members of some rows or columns each. A tensor has the members of a group together; a part has the first members of
+/// all groups first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turned {
+    /// How many groups there are.
+    pub groups: usize,
+    /// Members of a group.
+    pub members: usize,
+    /// Rows or columns of a member.
+    pub size: usize,
 }
 
 /// The order of a head's rows. Kernels rotate row d with row d + D / 2, so in each half of the head the rows that rotate come
@@ -133,6 +166,8 @@ pub struct MatrixPart {
 pub struct HeadRows {
     /// Rows of a head.
     pub size: usize,
+    /// Rows from one head's first to the next one's, in the tensor.
+    pub stride: usize,
     /// Rows that rotate. They come first in the tensor, and row d rotates with row d + rotary / 2.
     pub rotary: usize,
     /// Whether the tensor has llama.cpp's order, with the two halves of a head interleaved.
@@ -142,17 +177,44 @@ pub struct HeadRows {
 impl MatrixPart {
     /// All rows of a tensor, in its order.
     pub fn whole(tensor: String, rows: usize) -> Self {
-        Self { tensor, of: rows, first: 0, rows, heads: None }
+        Self { tensor, of: rows, first: 0, rows, order: Order::Stored, columns: None }
     }
 
     /// The tensor's row for row `row` of the part.
     pub fn stored(&self, row: usize) -> usize {
-        self.first + self.heads.map_or(row, |heads| heads.stored(row))
+        self.first
+            + match self.order {
+                Order::Stored => row,
+                Order::Heads(heads) => heads.stored(row),
+                Order::Turned(turned) => turned.stored(row),
+            }
+    }
+
+    /// A range of the tensor that has the rows `rows` of the part: no more than whole heads of it, or all of its rows if groups are
+    /// turned.
+    pub fn span(&self, rows: Range<usize>) -> Range<usize> {
+        let within = match self.order {
+            Order::Stored => rows,
+            Order::Heads(HeadRows { size, stride, .. }) => {
+                let (first, end) = (rows.start / size, rows.end.div_ceil(size));
+                first * stride..end * stride - (stride - size)
+            }
+            Order::Turned(_) => 0..self.rows,
+        };
+        self.first + within.start..self.first + within.end
+    }
+}
+
+impl Turned {
+    /// The tensor's row or column for one of the part.
+    pub fn stored(self, at: usize) -> usize {
+        let (member, within) = (at / self.size, at % self.size);
+        (member % self.groups * self.members + member / self.groups) * self.size + within
     }
 }
 
 impl HeadRows {
-    fn stored(&self, row: usize) -> usize {
+    fn stored(self, row: usize) -> usize {
         let (size, half) = (self.size, self.size / 2);
         let (head, within) = (row / size, row % size);
         let (side, pair) = (within / half, within % half);
@@ -161,7 +223,7 @@ impl HeadRows {
             true => side * turning + pair,
             false => self.rotary + side * (half - turning) + pair - turning,
         };
-        head * size + if self.interleaved { 2 * (own % half) + own / half } else { own }
+        head * self.stride + if self.interleaved { 2 * (own % half) + own / half } else { own }
     }
 }
 
@@ -170,9 +232,17 @@ mod tests {
     use super::*;
 
     fn stored(size: usize, rotary: usize, interleaved: bool) -> Vec<usize> {
-        let heads = Some(HeadRows { size, rotary, interleaved });
-        let part = MatrixPart { first: 3, heads, ..MatrixPart::whole("w".into(), 8) };
-        (0..8).map(|row| part.stored(row) - 3).collect()
+        of_order(Order::Heads(HeadRows { size, stride: size, rotary, interleaved }))
+    }
+
+    fn of_order(order: Order) -> Vec<usize> {
+        let part = MatrixPart { first: 3, order, ..MatrixPart::whole("w".into(), 8) };
+        let rows: Vec<usize> = (0..8).map(|row| part.stored(row) - 3).collect();
+        for (from, to) in (0..8).flat_map(|from| (from + 1..=8).map(move |to| (from, to))) {
+            let span = part.span(from..to);
+            assert!(rows[from..to].iter().all(|row| span.contains(&(row + 3))), "{order:?}: {from}..{to} in {span:?}");
+        }
+        rows
     }
 
     #[test]
@@ -183,5 +253,11 @@ mod tests {
         assert_eq!(stored(8, 0, false), [0, 1, 2, 3, 4, 5, 6, 7]);
         // Four of eight rows rotate, 0 with 2 and 1 with 3, so each pair must be four rows apart.
         assert_eq!(stored(8, 4, false), [0, 1, 4, 5, 2, 3, 6, 7]);
+        // Behind each head of four rows the tensor has four of another thing.
+        let heads = HeadRows { size: 4, stride: 8, rotary: 4, interleaved: false };
+        assert_eq!(of_order(Order::Heads(heads)), [0, 1, 2, 3, 8, 9, 10, 11]);
+        // Two groups of two members of two rows.
+        assert_eq!(of_order(Order::Turned(Turned { groups: 2, members: 2, size: 2 })), [0, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!(of_order(Order::Turned(Turned { groups: 4, members: 2, size: 1 })), [0, 2, 4, 6, 1, 3, 5, 7]);
     }
 }

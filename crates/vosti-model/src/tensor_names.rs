@@ -34,6 +34,22 @@ pub(crate) enum Slot {
     /// The convolution's weights: a row for each channel, oldest input first.
     ConvTaps,
     ConvOut,
+    /// Queries, keys and values of a gated delta rule, stacked by rows.
+    DeltaQkv,
+    /// The gate of its results.
+    DeltaGate,
+    /// Its strengths, before the sigmoid.
+    DeltaStrength,
+    /// Its decays, before the softplus.
+    DeltaDecay,
+    /// Added to the decays.
+    DeltaBias,
+    /// The factors of decays: logarithms of their sizes in Hugging Face files, the factors in GGUF files.
+    DeltaRates,
+    /// The weights of its convolution.
+    DeltaTaps,
+    DeltaNorm,
+    DeltaOut,
 }
 
 /// The name of a tensor in the files. `post_norms`: in Hugging Face checkpoints the norm named
@@ -48,6 +64,12 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
         },
         Naming::Lfm2 => lfm2(slot, layer),
         Naming::Gguf => gguf(slot, layer),
+        Naming::GgufQwen35 => match slot {
+            Slot::MlpNorm => format!("blk.{layer}.post_attention_norm.weight"),
+            Slot::DeltaBias => format!("blk.{layer}.ssm_dt.bias"),
+            Slot::DeltaRates => format!("blk.{layer}.ssm_a"),
+            _ => gguf(slot, layer),
+        },
         Naming::GgufLfm2 => match slot {
             Slot::FinalNorm => "token_embd_norm.weight".into(),
             _ => gguf(slot, layer),
@@ -92,22 +114,27 @@ pub(crate) fn expert_name(
     expert: usize,
 ) -> String {
     use ExpertSlot::{Down, Gate, GateUp, Router, Up};
-    let part = match (naming, tensors, slot) {
-        (Naming::Gguf | Naming::GgufLfm2, _, Router) => return format!("blk.{layer}.ffn_gate_inp.weight"),
-        (Naming::Gguf | Naming::GgufLfm2, _, Gate) => return format!("blk.{layer}.ffn_gate_exps.weight"),
-        (Naming::Gguf | Naming::GgufLfm2, _, Up | GateUp) => return format!("blk.{layer}.ffn_up_exps.weight"),
-        (Naming::Gguf | Naming::GgufLfm2, _, Down) => return format!("blk.{layer}.ffn_down_exps.weight"),
-        (_, ExpertTensors::Each, Router) => "mlp.gate".into(),
-        (_, ExpertTensors::Each, Gate) => format!("mlp.experts.{expert}.gate_proj"),
-        (_, ExpertTensors::Each, Up | GateUp) => format!("mlp.experts.{expert}.up_proj"),
-        (_, ExpertTensors::Each, Down) => format!("mlp.experts.{expert}.down_proj"),
-        (_, ExpertTensors::Mixtral, Router) => "block_sparse_moe.gate".into(),
-        (_, ExpertTensors::Mixtral, Gate) => format!("block_sparse_moe.experts.{expert}.w1"),
-        (_, ExpertTensors::Mixtral, Up | GateUp) => format!("block_sparse_moe.experts.{expert}.w3"),
-        (_, ExpertTensors::Mixtral, Down) => format!("block_sparse_moe.experts.{expert}.w2"),
-        (_, ExpertTensors::Stacked, Router) => "block_sparse_moe.router.layer".into(),
-        (_, ExpertTensors::Stacked, Gate | Up | GateUp) => "block_sparse_moe.input_linear".into(),
-        (_, ExpertTensors::Stacked, Down) => "block_sparse_moe.output_linear".into(),
+    if naming.is_gguf() {
+        let part = match slot {
+            Router => "gate_inp",
+            Gate => "gate_exps",
+            Up | GateUp => "up_exps",
+            Down => "down_exps",
+        };
+        return format!("blk.{layer}.ffn_{part}.weight");
+    }
+    let part = match (tensors, slot) {
+        (ExpertTensors::Each, Router) => "mlp.gate".into(),
+        (ExpertTensors::Each, Gate) => format!("mlp.experts.{expert}.gate_proj"),
+        (ExpertTensors::Each, Up | GateUp) => format!("mlp.experts.{expert}.up_proj"),
+        (ExpertTensors::Each, Down) => format!("mlp.experts.{expert}.down_proj"),
+        (ExpertTensors::Mixtral, Router) => "block_sparse_moe.gate".into(),
+        (ExpertTensors::Mixtral, Gate) => format!("block_sparse_moe.experts.{expert}.w1"),
+        (ExpertTensors::Mixtral, Up | GateUp) => format!("block_sparse_moe.experts.{expert}.w3"),
+        (ExpertTensors::Mixtral, Down) => format!("block_sparse_moe.experts.{expert}.w2"),
+        (ExpertTensors::Stacked, Router) => "block_sparse_moe.router.layer".into(),
+        (ExpertTensors::Stacked, Gate | Up | GateUp) => "block_sparse_moe.input_linear".into(),
+        (ExpertTensors::Stacked, Down) => "block_sparse_moe.output_linear".into(),
     };
     format!("layers.{layer}.{part}.weight")
 }
@@ -140,6 +167,15 @@ fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {
         Slot::ConvIn => "conv.in_proj.weight",
         Slot::ConvTaps => "conv.conv.weight",
         Slot::ConvOut => "conv.out_proj.weight",
+        Slot::DeltaQkv => "linear_attn.in_proj_qkv.weight",
+        Slot::DeltaGate => "linear_attn.in_proj_z.weight",
+        Slot::DeltaStrength => "linear_attn.in_proj_b.weight",
+        Slot::DeltaDecay => "linear_attn.in_proj_a.weight",
+        Slot::DeltaBias => "linear_attn.dt_bias",
+        Slot::DeltaRates => "linear_attn.A_log",
+        Slot::DeltaTaps => "linear_attn.conv1d.weight",
+        Slot::DeltaNorm => "linear_attn.norm.weight",
+        Slot::DeltaOut => "linear_attn.out_proj.weight",
     };
     format!("layers.{layer}.{part}")
 }
@@ -171,6 +207,15 @@ fn gguf(slot: Slot, layer: usize) -> String {
         Slot::ConvIn => "shortconv.in_proj",
         Slot::ConvTaps => "shortconv.conv",
         Slot::ConvOut => "shortconv.out_proj",
+        Slot::DeltaQkv => "attn_qkv",
+        Slot::DeltaGate => "attn_gate",
+        Slot::DeltaStrength => "ssm_beta",
+        Slot::DeltaDecay => "ssm_alpha",
+        Slot::DeltaBias => "ssm_dt",
+        Slot::DeltaRates => "ssm_a",
+        Slot::DeltaTaps => "ssm_conv1d",
+        Slot::DeltaNorm => "ssm_norm",
+        Slot::DeltaOut => "ssm_out",
     };
     format!("blk.{layer}.{part}.weight")
 }

@@ -102,7 +102,7 @@ impl<'a> Weights<'a> {
                 let matrix = self.files.matrix(&part.tensor)?;
                 expect_shape(&part.tensor, &stacked(matrix.shape()), &[part.of, columns])?;
                 let within = within.start - first..within.end - first;
-                let stored = stored(part, within.clone());
+                let stored = part.span(within.clone());
                 if let Some((block, kind)) = matrix.first_not_finite(stored.clone()) {
                     return Err(ModelError::NotFinite { tensor: part.tensor.clone(), block, kind });
                 }
@@ -120,7 +120,7 @@ impl<'a> Weights<'a> {
         let (mut first, mut found) = (0, None);
         for part in parts {
             if rows.start < first + part.rows && first < rows.end {
-                let format = self.files.matrix(&part.tensor)?.format();
+                let format = self.files.matrix(&part.tensor)?.format().filter(|_| part.columns.is_none());
                 if format.is_none() || found.is_some_and(|found| Some(found) != format) {
                     return Ok(None);
                 }
@@ -215,6 +215,10 @@ impl WeightSource for Weights<'_> {
                 let values = self.vector(parts)?;
                 TensorData::F32(values[rows].iter().map(|v| (v + offset) / divisor).collect())
             }
+            Recipe::Rates { part } => {
+                let values = self.vector(std::slice::from_ref(part))?;
+                TensorData::F32(values[rows].iter().map(|v| -libm::expf(*v)).collect())
+            }
             Recipe::Repeat { tensor, .. } => TensorData::F32(vec![self.floats(tensor, 1)?[0]; rows.len()]),
             Recipe::Unread { .. } => TensorData::F32(vec![0.0; rows.len()]),
             Recipe::Rope { rope, positions, sine } => TensorData::F32(self.rope(rope, *positions, rows, *sine)?),
@@ -268,30 +272,29 @@ fn expect_shape(name: &str, found: &[usize], expected: &[usize]) -> Result<()> {
 /// Expands some rows of a part one by one, in the order of the recipe.
 fn append_rows(matrix: &Matrix, part: &MatrixPart, columns: usize, rows: Range<usize>, data: &mut TensorData) {
     let mut row = vec![0.0f32; columns];
+    let expand = |stored: usize, row: &mut Vec<f32>| {
+        matrix.expand(stored, row);
+        if let Some(turned) = part.columns {
+            *row = (0..columns).map(|at| row[turned.stored(at)]).collect();
+        }
+    };
     for stored in rows.map(|i| part.stored(i)) {
         match data {
-            TensorData::Bf16(out) => match matrix.bf16(stored) {
-                Some(bytes) => out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]))),
-                None => {
-                    matrix.expand(stored, &mut row);
+            TensorData::Bf16(out) => match (matrix.bf16(stored), part.columns) {
+                (Some(bytes), None) => out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]))),
+                _ => {
+                    expand(stored, &mut row);
                     out.extend(row.iter().map(|v| to_bf16(*v)));
                 }
             },
             TensorData::I8(_) => unreachable!("no matrix is made of bytes"),
             TensorData::F32(out) => {
-                matrix.expand(stored, &mut row);
+                expand(stored, &mut row);
                 let rounds = matrix.rounds();
                 out.extend(row.iter().map(|v| if rounds { from_bf16(to_bf16(*v)) } else { *v }));
             }
         }
     }
-}
-
-/// The range of tensor rows that has some of a part's rows. If the rows of a head are stored in another order, it has whole
-/// heads.
-fn stored(part: &MatrixPart, rows: Range<usize>) -> Range<usize> {
-    let head = part.heads.map_or(1, |heads| heads.size);
-    part.first + rows.start / head * head..part.first + rows.end.next_multiple_of(head)
 }
 
 /// Rounds to nearest, ties to even, without a branch, so that the compiler vectorises loops over it.

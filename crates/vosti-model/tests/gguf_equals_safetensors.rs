@@ -122,6 +122,11 @@ fn a_smollm3_reads_the_same_from_both() {
 }
 
 #[test]
+fn a_qwen3_5_reads_the_same_from_both() {
+    check("qwen3_5");
+}
+
+#[test]
 fn an_lfm2_reads_the_same_from_both() {
     check("lfm2");
 }

@@ -168,6 +168,23 @@ fn every_chat_template_gives_the_text_that_transformers_gives() {
     assert!(rendered > 400 && refused > 10, "only {rendered} chats render, {refused} are refused");
 }
 
+#[test]
+fn qwen_35s_template_thinks_unless_it_is_told_not_to() {
+    let Some(templates) = folder("models/templates") else { return };
+    let source = std::fs::read_to_string(templates.join("Qwen3.5-4B.jinja")).unwrap();
+    let template = ChatTemplate::new(source, String::new(), "<|im_end|>".into()).unwrap();
+    let chat = serde_json::json!([{"role": "user", "content": "Hi"}]);
+    let prompt = |thinks: Option<bool>| {
+        let variables = thinks.map(|thinks| ("enable_thinking".to_string(), thinks.into())).into_iter().collect();
+        let options = ChatOptions { add_generation_prompt: true, variables, ..ChatOptions::default() };
+        template.render(&chat, &options).unwrap().text().into_owned()
+    };
+    let turn = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(prompt(None), format!("{turn}<think>\n"));
+    assert_eq!(prompt(Some(true)), format!("{turn}<think>\n"));
+    assert_eq!(prompt(Some(false)), format!("{turn}<think>\n\n</think>\n\n"));
+}
+
 /// Every text of a value, changed.
 fn changed(value: &serde_json::Value, change: &dyn Fn(&str) -> String) -> serde_json::Value {
     use serde_json::Value as Json;

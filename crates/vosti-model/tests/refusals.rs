@@ -75,6 +75,10 @@ fn factors_out_of_range_are_refused_by_their_field() {
         ("smollm3", "no_rope_layer_interval", json!(0)),
         ("smollm3", "no_rope_layers", json!([1])),
         ("olmo3", "layer_types", json!(["full_attention"])),
+        ("qwen3_5", "layer_types", json!(["linear_attention", "full_attention", "conv"])),
+        ("qwen3_5", "linear_num_value_heads", json!(3)),
+        ("qwen3_5", "linear_value_head_dim", json!(64)),
+        ("qwen3_5", "linear_conv_kernel_dim", json!(3)),
         ("lfm2", "layer_types", json!(["conv", "full_attention", "linear_attention"])),
         ("lfm2", "layer_types", json!(["conv"])),
         ("lfm2", "conv_L_cache", json!(5)),
@@ -109,6 +113,7 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("smollm3", "use_sliding_window", json!(true)),
         ("gemma2", "use_bidirectional_attention", json!(true)),
         ("lfm2", "conv_bias", json!(true)),
+        ("qwen3_5", "attn_output_gate", json!(false)),
         ("granite4", "num_local_experts", json!(8)),
         ("granite4", "layer_types", json!(["attention", "mamba", "attention"])),
         ("granite4", "position_embedding_type", json!("alibi")),
@@ -116,6 +121,24 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         let error = refusal(name, key, value);
         assert!(error.contains(key) && error.contains("vosti models --families"), "{name}: {error}");
     }
+}
+
+/// A field that must be a number and is one of Python's words is refused by name; any other field is not in the way.
+#[test]
+fn the_text_part_of_a_vision_model_is_read_with_pythons_words_around_it() {
+    let text = tiny("qwen3_5");
+    let whole = |text: &Value| {
+        let text = text.to_string();
+        let whole = format!(
+            r#"{{"model_type": "qwen3_5", "text_config": {text}, "vision_config": {{"limit": [0.0, Infinity]}}}}"#
+        );
+        families::from_config("config.json", &vosti_model::json::parse(whole.as_bytes()).unwrap())
+    };
+    assert_eq!(whole(&text).unwrap(), families::from_config("config.json", &text).unwrap());
+    let mut odd = text;
+    odd["rms_norm_eps"] = json!("NaN");
+    let error = whole(&odd).unwrap_err().to_string();
+    assert!(error.contains("`rms_norm_eps` is \"NaN\", not a number"), "{error}");
 }
 
 #[test]

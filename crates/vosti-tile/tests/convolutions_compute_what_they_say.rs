@@ -14,24 +14,25 @@ fn ints(buffer: &Buffer) -> Vec<usize> {
     }
 }
 
-#[test]
-fn store_gated_writes_products_of_gates_and_inputs_finite_and_nothing_else() {
-    for spec in small("store_gated") {
+/// What a store of a convolution's inputs leaves in the cache: `input` gives a channel's input from its row of the buffer.
+fn check_store(kernel: &str, parts: usize, input: impl Fn(&[f64], usize, usize) -> f64) {
+    for spec in small(kernel) {
         let mut l = launch(&spec, &[(2, 61), (1, 200), (4, 0)], 31);
         let [pairs, d, page] = ["KV_HEADS", "D", "PAGE"].map(|n| int(&spec, n));
         let channels = 2 * pairs * d;
-        let fused = l.roles.iter().position(|r| *r == Role::In(0)).unwrap();
-        // The third row has an infinite gate and an input of NaN.
-        l.buffers[fused].set_bits(2 * 3 * channels, if spec.act == Dtype::Bf16 { 0x7f80 } else { 0x7f80_0000 });
-        l.buffers[fused]
-            .set_bits(2 * 3 * channels + 2 * channels + d, if spec.act == Dtype::Bf16 { 0x7fc0 } else { 0x7fc0_0000 });
+        let x = l.roles.iter().position(|r| *r == Role::In(0)).unwrap();
+        // The third row has an infinity and a NaN.
+        let row = 2 * parts * channels;
+        l.buffers[x].set_bits(row, if spec.act == Dtype::Bf16 { 0x7f80 } else { 0x7f80_0000 });
+        let nan = row + (parts - 1) * channels + d;
+        l.buffers[x].set_bits(nan, if spec.act == Dtype::Bf16 { 0x7fc0 } else { 0x7fc0_0000 });
         let (x, mut keys, mut values) = (wide(&l, Role::In(0)), wide(&l, Role::CacheK), wide(&l, Role::CacheV));
         for (row, slot) in ints(buffer(&l, Role::Slots)).into_iter().enumerate() {
             for c in 0..channels {
-                let product = x[row * 3 * channels + c] * x[row * 3 * channels + 2 * channels + c];
+                let input = input(&x[row * parts * channels..][..parts * channels], channels, c);
                 let cell = ((slot / page * pairs + c / (2 * d)) * page + slot % page) * d + c % d;
                 let half = if c / d % 2 == 0 { &mut keys } else { &mut values };
-                half[cell] = if product.is_finite() { product } else { 0.0 };
+                half[cell] = if input.is_finite() { input } else { 0.0 };
             }
         }
         execute(&mut l);
@@ -41,8 +42,14 @@ fn store_gated_writes_products_of_gates_and_inputs_finite_and_nothing_else() {
 }
 
 #[test]
-fn a_short_convolution_sums_each_channels_last_inputs_and_gates_the_sum() {
-    for spec in small("short_conv") {
+fn stores_of_inputs_write_them_finite_and_nothing_else() {
+    check_store("store_gated", 3, |row, channels, c| row[c] * row[2 * channels + c]);
+    check_store("store_conv", 1, |row, _, c| row[c]);
+}
+
+/// The sums of each channel's last inputs, through `end`, which also gets the channel's numbers of the row.
+fn check_sums(kernel: &str, parts: usize, end: impl Fn(f64, &[f64], usize, usize) -> f64) {
+    for spec in small(kernel) {
         let sequences: &Sequences = &[(3, 63), (1, 200), (19, 0)];
         let mut l = launch(&spec, sequences, 32);
         let [pairs, group, d, page, width] = ["KV_HEADS", "GROUP", "D", "PAGE", "WINDOW"].map(|n| int(&spec, n));
@@ -61,7 +68,7 @@ fn a_short_convolution_sums_each_channels_last_inputs_and_gates_the_sum() {
                     };
                     let seen = (0..width).filter(|w| p + 1 + w >= width);
                     let sum: f64 = seen.map(|w| taps[c * width + w] * input(p + 1 + w - width)).sum();
-                    y.push(x[(row + t) * 3 * channels + channels + c] * sum);
+                    y.push(end(sum, &x[(row + t) * parts * channels..][..parts * channels], channels, c));
                 }
             }
             row += count;
@@ -70,4 +77,10 @@ fn a_short_convolution_sums_each_channels_last_inputs_and_gates_the_sum() {
         execute(&mut l);
         close(&spec, &wide(&l, Role::Out(0)), &y);
     }
+}
+
+#[test]
+fn a_convolution_sums_each_channels_last_inputs_and_gates_the_sum() {
+    check_sums("short_conv", 3, |sum, row, channels, c| row[channels + c] * sum);
+    check_sums("conv_silu", 1, |sum, _, _, _| sum / (1.0 + (-sum).exp()));
 }

@@ -135,18 +135,24 @@ fn device(deployment: &Deployment, program: &Program) -> Result<AnyDevice, Deplo
     )
 }
 
-/// The program with attention removed: its output is replaced by its queries. Logits are then a function of a token and its
-/// position, and every row-wise kernel of the model runs.
+/// The program with attention removed: its output is replaced by its queries or, if these are of another form, by an input of its
+/// store. Logits are then a function of a token and its position, and every row-wise kernel of the model runs.
 fn without_attention(program: &Program) -> Program {
     let mut instead: HashMap<u32, u32> = HashMap::new();
+    let mut stored: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut ops = vec![];
     for op in &program.ops {
         let Uses { binding: k, tokens, inputs, outputs: outs, rows, cache_read, cache_written } = op.uses();
         if tokens {
             ops.push(op.clone());
-        } else if cache_read.is_some() {
-            instead.insert(outs[0], inputs[0]);
-        } else if cache_written.is_none() {
+        } else if let Some(read) = cache_read {
+            let form = |buffer: u32| program.buffers[buffer as usize];
+            let seen = inputs.iter().chain(stored.get(&read.layer).into_iter().flatten());
+            let alike = seen.copied().find(|buffer| form(*buffer) == form(outs[0]));
+            instead.insert(outs[0], alike.unwrap_or(inputs[0]));
+        } else if let Some(write) = cache_written {
+            stored.insert(write.layer, inputs);
+        } else {
             let ins = inputs.iter().map(|buffer| *instead.get(buffer).unwrap_or(buffer)).collect();
             outs.iter().for_each(|out| _ = instead.remove(out));
             ops.push(Op::Rowwise { k, ins, outs, rows });
@@ -185,8 +191,9 @@ mod tests {
 
     #[test]
     fn without_attention_every_rowwise_kernel_is_left_and_reads_what_was_written() {
-        for name in ["llama-3.1-8b", "gemma-3-270m", "gemma-4-12b"] {
-            let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let configs = ["llama-3.1-8b", "gemma-3-270m", "gemma-4-12b"].map(|name| format!("configs/{name}.json"));
+        for name in configs.iter().map(String::as_str).chain(["tests/tiny/qwen3_5/config.json"]) {
+            let path = format!("{}/../vosti-model/{name}", env!("CARGO_MANIFEST_DIR"));
             let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
             let decoder = vosti_model::families::from_config(name, &config).unwrap();
             let target = Target::named("cpu").with_lists();

@@ -35,8 +35,8 @@ impl ModelSource {
             return Ok(ModelSource::Files(Arc::new(Model::open(path)?)));
         }
         let wrong = |why: String| ModelError::NotAModel { path: path.to_path_buf(), why };
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let json = serde_json::from_str(&text).map_err(|error| wrong(format!("it is not JSON: {error}")))?;
+        let text = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let json = vosti_model::json::parse(&text).map_err(|error| wrong(format!("it is not JSON: {error}")))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Ok(ModelSource::Random(Arc::new(families::from_config(&name, &json)?)))
     }
@@ -134,6 +134,10 @@ fn random(plan: &ModelPlan, vocab: usize, name: &str, rows: Range<usize>) -> Res
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(match matrix(recipe, vocab, name) {
         Some(numbers) => TensorData::Bf16(made(threads, indices, |i| numbers.bf16(i))),
+        // States fade over tens of positions.
+        None if matches!(recipe, Recipe::Rates { .. }) => {
+            TensorData::F32(made(threads, indices, |i| -0.03 * (1.0 + Uniform::named(name, 0.5).at(i))))
+        }
         // Norms and single numbers of a layer: close to 1.
         None => TensorData::F32(made(threads, indices, |i| 1.0 + Uniform::named(name, 0.1).at(i))),
     })

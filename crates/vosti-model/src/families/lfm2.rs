@@ -6,7 +6,7 @@
 
 use super::rotary::{gguf_rope, rope_of};
 use super::{Family, llama, refuse_flag};
-use crate::config::{Fields, layer_count};
+use crate::config::{Fields, layer_count, layers_of_kind};
 use crate::decoder::{Attention, Decoder, Layer, Mixer, Naming, QkNorm, ShortConv};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
@@ -46,23 +46,17 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         naming: Naming::Lfm2,
         norm_offset: 0.0,
         permuted: false,
-        layers: mixed(vec![layer; count as usize], &attends(fields, count)?, conv),
+        layers: mixed(vec![layer; count as usize], &convolutions(fields, count)?, conv),
     })
 }
 
-/// Which layers have attention.
-fn attends(fields: &Fields, count: u32) -> Result<Vec<bool>> {
-    if let Some(types) = fields.strings_opt("layer_types")? {
-        if types.len() != count as usize {
-            return Err(fields.bad("layer_types", format!("has {} entries for {count} layers", types.len())));
-        }
-        if let Some(other) = types.iter().find(|kind| !["conv", "full_attention"].contains(*kind)) {
-            return Err(fields.bad("layer_types", format!("has `{other}`; known are conv and full_attention")));
-        }
-        return Ok(types.iter().map(|kind| *kind == "full_attention").collect());
+/// Which layers have a convolution.
+fn convolutions(fields: &Fields, count: u32) -> Result<Vec<bool>> {
+    if let Some(kinds) = layers_of_kind(fields, count as usize, "conv")? {
+        return Ok(kinds);
     }
     let full = fields.u32s_opt("full_attn_idxs")?;
-    Ok((0..count).map(|i| full.as_ref().is_none_or(|full| full.contains(&i))).collect())
+    Ok((0..count).map(|i| full.as_ref().is_some_and(|full| !full.contains(&i))).collect())
 }
 
 /// Columns of gate and up: `block_ff_dim` or `intermediate_size`, or two thirds of it rounded up, unless the configuration says no.
@@ -96,7 +90,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         llama::layer(normed(llama::attention(heads, *kv_heads, rope.clone())), llama::gated(*width))
     };
     let layers = kv_heads.iter().zip(&widths).map(layer).collect();
-    let attends: Vec<bool> = kv_heads.iter().map(|heads| *heads > 0).collect();
+    let convolutions: Vec<bool> = kv_heads.iter().map(|heads| *heads == 0).collect();
     Ok(Decoder {
         family: FAMILY.name,
         vocab: metadata.vocabulary()?,
@@ -110,7 +104,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         naming: Naming::GgufLfm2,
         norm_offset: 0.0,
         permuted: false,
-        layers: mixed(layers, &attends, conv),
+        layers: mixed(layers, &convolutions, conv),
     })
 }
 
@@ -118,9 +112,9 @@ fn normed(attention: Attention) -> Attention {
     Attention { qk_norm: QkNorm::Heads, ..attention }
 }
 
-/// The layers, with a convolution in those that do not attend.
-fn mixed(mut layers: Vec<Layer>, attends: &[bool], conv: ShortConv) -> Vec<Layer> {
-    for (layer, _) in layers.iter_mut().zip(attends).filter(|(_, attends)| !**attends) {
+/// The layers, with a convolution in these.
+fn mixed(mut layers: Vec<Layer>, convolutions: &[bool], conv: ShortConv) -> Vec<Layer> {
+    for (layer, _) in layers.iter_mut().zip(convolutions).filter(|(_, convolves)| **convolves) {
         layer.mixer = Mixer::ShortConv(conv);
     }
     layers

@@ -122,6 +122,7 @@ pub(super) fn attention(heads: u32, kv_heads: u32, rope: Rope) -> Attention {
         qk_norm: QkNorm::None,
         qkv_bias: false,
         fused_qkv: false,
+        output_gate: false,
         v_norm: false,
         keys_as_values: false,
         cache_of: None,

@@ -16,6 +16,7 @@ mod olmo;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
 mod rotary;
 mod smollm3;
 
@@ -48,11 +49,12 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 16] = [
+pub static FAMILIES: [Family; 17] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
     qwen3::MIXTURE,
+    qwen3_5::FAMILY,
     mistral::FAMILY,
     phi3::FAMILY,
     gemma2::FAMILY,

@@ -6,24 +6,28 @@ use vosti_kernels::{Binding, Const};
 use super::{Builder, Factor, Output, int};
 use crate::decoder::{Attention, QkNorm, Rope};
 use crate::error::Result;
-use crate::recipe::{HeadRows, MatrixPart, Recipe};
+use crate::recipe::{HeadRows, MatrixPart, Order, Recipe};
 use crate::tensor_names::Slot;
 
-/// The heads in a row of a layer's fused projection: their number, the first key head and the first value head.
+/// The heads in a row of a layer's fused projection: their number, the first key head, the first value head and the first gate, if
+/// there are gates.
 struct Projection {
     heads: u32,
     k_first: u32,
     v_first: u32,
+    gate_first: u32,
 }
 
 impl Attention {
     fn projection(&self) -> Projection {
         let (q, kv) = (self.heads, self.kv_heads);
-        match (self.cache_of, self.keys_as_values) {
-            (Some(_), _) => Projection { heads: q, k_first: 0, v_first: 0 },
-            (None, true) => Projection { heads: q + kv, k_first: q, v_first: q },
-            (None, false) => Projection { heads: q + 2 * kv, k_first: q, v_first: q + kv },
-        }
+        let (gate_first, k_first, v_first) = match (self.cache_of, self.keys_as_values) {
+            (Some(_), _) => (q, 0, 0),
+            (None, true) => (q + kv, q, q),
+            (None, false) => (q + 2 * kv, q, q + kv),
+        };
+        let gates = if self.output_gate { q } else { 0 };
+        Projection { heads: gate_first + gates, k_first, v_first, gate_first }
     }
 
     /// Columns of all query heads.
@@ -51,8 +55,10 @@ impl Builder<'_> {
 
         let q = self.rotate(index, attention, &packed, qkv)?;
         let k = self.attend(attention)?;
-        let buffer = self.scratch(attention.width(), &[q]);
+        let read_later = if attention.output_gate { vec![q, qkv] } else { vec![q] };
+        let buffer = self.scratch(attention.width(), &read_later);
         self.ops.push(Op::Attend { k, q, layer: cache, out: buffer, window: attention.window });
+        let buffer = if attention.output_gate { self.gate(attention, &packed, [buffer, qkv, q])? } else { buffer };
 
         let output = vec![self.rows(Slot::Output, index, self.decoder.hidden)];
         let projection = self.factor(&format!("layers.{index}.output"), output, attention.width());
@@ -100,23 +106,40 @@ impl Builder<'_> {
     /// Rows of the projection, queries first, from three tensors or from one that has them all.
     fn qkv(&self, index: usize, attention: &Attention, slots: [Slot; 3]) -> Vec<MatrixPart> {
         let (q, kv) = (attention.width() as usize, (attention.kv_heads * attention.head_dim) as usize);
-        let rotary = attention.rope.rotary;
-        let order =
-            HeadRows { size: attention.head_dim as usize, rotary: rotary as usize, interleaved: self.decoder.permuted };
-        // Heads that rotate whole or not at all are in the kernels' order.
-        let moved = order.interleaved || (rotary > 0 && rotary < attention.head_dim);
-        let heads = moved.then_some(order);
+        let heads = self.head_order(attention);
         let count = match (attention.cache_of, attention.keys_as_values) {
             (Some(_), _) => 1,
             (None, true) => 2,
             (None, false) => 3,
         };
-        let places = [(0, q, heads), (q, kv, heads), (q + kv, kv, None)];
-        let part = |(slot, (first, rows, heads)): (Slot, (usize, usize, Option<HeadRows>))| match attention.fused_qkv {
-            true => MatrixPart { tensor: self.tensor(Slot::Qkv, index), of: q + 2 * kv, first, rows, heads },
-            false => MatrixPart { heads, ..MatrixPart::whole(self.tensor(slot, index), rows) },
+        let places = [(0, q, heads), (q, kv, heads), (q + kv, kv, Order::Stored)];
+        let part = |(slot, (first, rows, order)): (Slot, (usize, usize, Order))| {
+            let (tensor, of) = if attention.fused_qkv { (Slot::Qkv, q + 2 * kv) } else { (slot, rows) };
+            let first = if attention.fused_qkv { first } else { 0 };
+            MatrixPart { first, rows, order, ..MatrixPart::whole(self.tensor(tensor, index), of) }
         };
-        slots.into_iter().zip(places).take(count).map(part).collect()
+        let mut parts: Vec<MatrixPart> = slots.into_iter().zip(places).take(count).map(part).collect();
+        if attention.output_gate {
+            // A head's query is followed by its gate.
+            let size = attention.head_dim as usize;
+            let plain = HeadRows { size, stride: size, rotary: size, interleaved: false };
+            let order = match heads {
+                Order::Heads(order) => order,
+                _ => plain,
+            };
+            let twice = |order: HeadRows| Order::Heads(HeadRows { stride: 2 * size, ..order });
+            (parts[0].of, parts[0].order) = (2 * q, twice(order));
+            parts.push(MatrixPart { first: size, order: twice(plain), ..parts[0].clone() });
+        }
+        parts
+    }
+
+    /// The order of the rows of each query and key head. Heads that rotate whole or not at all are in the kernels' order.
+    fn head_order(&self, attention: &Attention) -> Order {
+        let (size, rotary, interleaved) =
+            (attention.head_dim as usize, attention.rope.rotary as usize, self.decoder.permuted);
+        let moved = interleaved || (rotary > 0 && rotary < size);
+        if moved { Order::Heads(HeadRows { size, stride: size, rotary, interleaved }) } else { Order::Stored }
     }
 
     /// Declares the layer's cache and stores its keys and values there.
@@ -182,11 +205,29 @@ impl Builder<'_> {
         }
     }
 
+    /// Multiplies the results of the heads by the sigmoids of their gates in the projection, into another buffer than the queries':
+    /// laws take these in the place of the results.
+    fn gate(&mut self, attention: &Attention, packed: &Projection, [results, qkv, q]: [u32; 3]) -> Result<u32> {
+        let dims = [
+            ("HEADS", int(attention.heads)),
+            ("D", int(attention.head_dim)),
+            ("PACKED", int(packed.heads)),
+            ("FIRST", int(packed.gate_first)),
+        ];
+        let k = self.bind("gate_heads", &dims, Vec::new())?;
+        let out = self.scratch(attention.width(), &[results, qkv, q]);
+        self.push_rowwise(k, vec![results, qkv], vec![out]);
+        Ok(out)
+    }
+
     /// The weight of a norm of each head; zeros that the kernel does not read if heads have no norm.
     fn head_norm(&mut self, name: &str, slot: Slot, index: usize, attention: &Attention) -> String {
         let length = attention.head_dim;
         match attention.qk_norm {
-            QkNorm::Heads => self.norm_weight("norm_w", &format!("layers.{index}.{name}"), slot, index, length),
+            QkNorm::Heads => {
+                let part = MatrixPart { order: self.head_order(attention), ..self.rows(slot, index, length) };
+                self.vector("norm_w", &format!("layers.{index}.{name}"), vec![part], self.decoder.norm_offset, 1.0)
+            }
             _ => self.weight("norm_w", &format!("unread.{length}"), Recipe::Unread { length: length as usize }),
         }
     }

@@ -18,6 +18,16 @@ pub(crate) fn heads(channels: u32) -> Option<(u32, u32)> {
     Some((channels / (2 * head), head))
 }
 
+/// A convolution that a program emits.
+pub(super) struct Convolution {
+    /// The kernels of its store and of its sums.
+    pub kernels: [&'static str; 2],
+    /// Inputs of a channel that a row sees.
+    pub taps: u32,
+    /// The rows of its weights, one for each channel.
+    pub weights: Vec<MatrixPart>,
+}
+
 impl Builder<'_> {
     /// Emits fused projection, cache store and convolution. `input` is normed.
     pub(super) fn short_conv(
@@ -27,22 +37,10 @@ impl Builder<'_> {
         (input, fused): (u32, Factor),
     ) -> Result<Output> {
         let hidden = self.decoder.hidden;
-        let (kv_heads, head_dim) = heads(hidden).expect("dimensions.rs refuses an odd number of channels");
         let fused = self.linear((input, hidden), &fused, 3 * hidden)?;
-        let dims = [("KV_HEADS", int(kv_heads)), ("D", int(head_dim)), ("PAGE", int(vosti_core::PAGE as u32))];
-
-        let part = PartDecl { heads: kv_heads, width: head_dim, dtype: self.target.act };
-        let cache = self.cache(GroupDecl { window: Some(conv.taps), entry: vec![part; 2], state: vec![] });
-        let k = self.bind("store_gated", &dims, Vec::new())?;
-        self.ops.push(Op::StoreKv { k, ins: vec![fused], layer: cache, back: 0 });
-
-        let part = MatrixPart::whole(self.tensor(Slot::ConvTaps, index), hidden as usize);
-        let recipe = Recipe::Matrix { parts: vec![part], columns: conv.taps as usize, dtype: vosti_core::Dtype::F32 };
-        let taps = self.weight("taps", &format!("layers.{index}.taps"), recipe);
-        let window = [("GROUP", int(2)), ("WINDOW", int(conv.taps))];
-        let k = self.bind("short_conv", &[&dims[..], &window].concat(), vec![taps])?;
-        let buffer = self.scratch(hidden, &[fused]);
-        self.ops.push(Op::Attend { k, q: fused, layer: cache, out: buffer, window: Some(conv.taps) });
+        let weights = vec![self.rows(Slot::ConvTaps, index, hidden)];
+        let conv = Convolution { kernels: ["store_gated", "short_conv"], taps: conv.taps, weights };
+        let buffer = self.convolve(index, conv, fused)?;
 
         let output = vec![self.rows(Slot::ConvOut, index, hidden)];
         let projection = self.factor(&format!("layers.{index}.conv_out"), output, hidden);
@@ -54,5 +52,25 @@ impl Builder<'_> {
         let hidden = self.decoder.hidden;
         let parts = vec![self.rows(Slot::ConvIn, index, 3 * hidden)];
         self.factor(&format!("layers.{index}.conv_in"), parts, hidden)
+    }
+
+    /// Emits the store of a convolution's inputs, which are in `input`, and its sums. Returns their buffer.
+    pub(super) fn convolve(&mut self, index: usize, conv: Convolution, input: u32) -> Result<u32> {
+        let Convolution { kernels: [store, sum], taps, weights } = conv;
+        let channels: u32 = weights.iter().map(|part| part.rows as u32).sum();
+        let (kv_heads, head_dim) = heads(channels).expect("dimensions.rs refuses an odd number of channels");
+        let dims = [("KV_HEADS", int(kv_heads)), ("D", int(head_dim)), ("PAGE", int(vosti_core::PAGE as u32))];
+        let part = PartDecl { heads: kv_heads, width: head_dim, dtype: self.target.act };
+        let layer = self.cache(GroupDecl { window: Some(taps), entry: vec![part; 2], state: vec![] });
+        let k = self.bind(store, &dims, Vec::new())?;
+        self.ops.push(Op::StoreKv { k, ins: vec![input], layer, back: 0 });
+
+        let recipe = Recipe::Matrix { parts: weights, columns: taps as usize, dtype: vosti_core::Dtype::F32 };
+        let weight = self.weight("taps", &format!("layers.{index}.taps"), recipe);
+        let window = [("GROUP", int(2)), ("WINDOW", int(taps))];
+        let k = self.bind(sum, &[&dims[..], &window].concat(), vec![weight])?;
+        let out = self.scratch(channels, &[input]);
+        self.ops.push(Op::Attend { k, q: input, layer, out, window: Some(taps) });
+        Ok(out)
     }
 }

@@ -4,7 +4,7 @@ use vosti_core::Dtype;
 use vosti_kernels::Const;
 
 use super::{Builder, Factor, Output, STREAM, int};
-use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Naming};
+use crate::decoder::{Activation, ExpertTensors, Experts, Gated};
 use crate::error::{ModelError, Result};
 use crate::recipe::{MatrixPart, Recipe};
 use crate::tensor_names::{ExpertSlot, Slot, expert_name};
@@ -107,7 +107,7 @@ impl Builder<'_> {
     /// Each expert's rows of gate, then of up.
     fn gates_and_ups(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
         let (count, width) = (experts.count as usize, experts.width as usize);
-        if self.decoder.naming != Naming::Gguf && experts.tensors == ExpertTensors::Stacked {
+        if !self.decoder.naming.is_gguf() && experts.tensors == ExpertTensors::Stacked {
             let tensor = self.expert_tensor(experts, ExpertSlot::GateUp, index, 0);
             return vec![MatrixPart::whole(tensor, 2 * count * width)];
         }
@@ -119,7 +119,7 @@ impl Builder<'_> {
     /// Each expert's second matrix.
     fn downs(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
         let (count, hidden) = (experts.count as usize, self.decoder.hidden as usize);
-        if self.decoder.naming == Naming::Gguf || experts.tensors == ExpertTensors::Stacked {
+        if self.decoder.naming.is_gguf() || experts.tensors == ExpertTensors::Stacked {
             let tensor = self.expert_tensor(experts, ExpertSlot::Down, index, 0);
             return vec![MatrixPart::whole(tensor, count * hidden)];
         }
@@ -136,11 +136,12 @@ impl Builder<'_> {
         (expert, rows): (usize, usize),
     ) -> MatrixPart {
         let tensor = self.expert_tensor(experts, slot, index, expert);
-        match self.decoder.naming {
-            Naming::Gguf => {
-                MatrixPart { tensor, of: experts.count as usize * rows, first: expert * rows, rows, heads: None }
+        match self.decoder.naming.is_gguf() {
+            true => {
+                let of = experts.count as usize * rows;
+                MatrixPart { first: expert * rows, rows, ..MatrixPart::whole(tensor, of) }
             }
-            _ => MatrixPart::whole(tensor, rows),
+            false => MatrixPart::whole(tensor, rows),
         }
     }
 

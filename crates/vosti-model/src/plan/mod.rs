@@ -2,11 +2,12 @@
 //!
 //! A plan never depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
 //! alone. Buffers alternate, so that no op writes a buffer that it reads. This module has the layer as a whole and what its
-//! parts are made with; `attention.rs`, `conv.rs`, `mlp.rs` and `head.rs` have the parts.
+//! parts are made with; `attention.rs`, `conv.rs`, `delta.rs`, `mlp.rs` and `head.rs` have the parts.
 //! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
 mod attention;
 mod conv;
+mod delta;
 mod head;
 mod mlp;
 mod product;
@@ -119,6 +120,7 @@ pub(crate) fn plan_with(
         ops: Vec::new(),
         buffers: Vec::new(),
         shared: Vec::new(),
+        held: Vec::new(),
         groups: Vec::new(),
         layers: Vec::new(),
         caches: BTreeMap::new(),
@@ -166,6 +168,8 @@ struct Builder<'a> {
     buffers: Vec<BufferDecl>,
     /// Buffers that ops share. In FP32 the residual stream has their type, so the type does not tell them apart.
     shared: Vec<u32>,
+    /// Shared buffers that a later op of the layer reads.
+    held: Vec<u32>,
     groups: Vec<GroupDecl>,
     layers: Vec<LayerDecl>,
     /// The program's cache layer that a decoder layer attends to.
@@ -221,6 +225,7 @@ impl Builder<'_> {
                 let input = self.enter(index, &MIXER, stream[0], &fused)?;
                 self.short_conv(index, *conv, (input, fused))?
             }
+            Mixer::DeltaRule(rule) => self.delta_rule(index, rule, stream[0])?,
         };
         if index + 1 == d.layers.len() {
             mixed.buffer = self.choose((mixed.buffer, mixed.width), stream)?;
@@ -335,7 +340,7 @@ impl Builder<'_> {
     /// The same in this type.
     fn scratch_as(&mut self, width: u32, dtype: Dtype, others: &[u32]) -> u32 {
         let decl = BufferDecl { width, dtype, rows: self.rows };
-        let fits = |i: &&u32| !others.contains(i) && self.buffers[**i as usize] == decl;
+        let fits = |i: &&u32| !others.contains(i) && !self.held.contains(i) && self.buffers[**i as usize] == decl;
         self.shared.iter().find(fits).copied().unwrap_or_else(|| self.fresh(width, dtype))
     }
 

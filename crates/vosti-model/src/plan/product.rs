@@ -33,6 +33,11 @@ struct Blocks {
 }
 
 impl Factor {
+    /// Of a product that takes activations as they are.
+    pub fn of_activations() -> Self {
+        Factor { weights: vec![], blocks: None }
+    }
+
     /// The type of the input of a product, if activations have the type `act`.
     pub fn reads(&self, act: Dtype) -> Dtype {
         if self.blocks.is_some() { Dtype::F32 } else { act }
@@ -58,7 +63,9 @@ impl Builder<'_> {
         if self.target.arithmetic == Arithmetic::Bf16 {
             return None;
         }
-        let formats = parts.iter().map(|part| (self.formats)(&part.tensor)).collect::<Option<Vec<&Format>>>()?;
+        // Columns that change places are in other blocks then.
+        let format = |part: &MatrixPart| (self.formats)(&part.tensor).filter(|_| part.columns.is_none());
+        let formats = parts.iter().map(format).collect::<Option<Vec<&Format>>>()?;
         let one = formats.iter().all(|format| *format == formats[0]);
         let cut = parts.iter().all(|part| part.rows.is_multiple_of(STACKED));
         let whole = formats.iter().all(|format| columns.is_multiple_of(format.chunk));

@@ -100,6 +100,7 @@ fn architecture(model_type: &str) -> &str {
         "olmo3" => "olmo2",
         "qwen3_moe" => "qwen3moe",
         "mixtral" => "llama",
+        "qwen3_5" => "qwen35",
         same => same,
     }
 }
@@ -153,6 +154,9 @@ fn write_values(w: &mut Writer, config: &Value) {
     ] {
         let found = fields.into_iter().find_map(|field| config[field].as_u64());
         found.filter(|count| *count > 0).into_iter().for_each(|count| w.int(&key(name), count));
+    }
+    if architecture == "qwen35" {
+        write_qwen3_5_values(w, config);
     }
     write_scaling(w, config, &key);
     write_factors(w, config, &key);
@@ -253,6 +257,48 @@ fn write_gemma4_values(w: &mut Writer, config: &Value) {
     w.int("gemma4.attention.shared_kv_layers", shared);
 }
 
+/// The delta rule, and how much of a head rotates.
+fn write_qwen3_5_values(w: &mut Writer, config: &Value) {
+    let int = |key: &str| config[key].as_u64().unwrap();
+    let (heads, size) = (int("linear_num_value_heads"), int("linear_value_head_dim"));
+    w.int("qwen35.ssm.conv_kernel", int("linear_conv_kernel_dim"));
+    w.int("qwen35.ssm.state_size", int("linear_key_head_dim"));
+    w.int("qwen35.ssm.group_count", int("linear_num_key_heads"));
+    w.int("qwen35.ssm.time_step_rank", heads);
+    w.int("qwen35.ssm.inner_size", heads * size);
+    let recurs = config["layer_types"].as_array().unwrap().iter().map(|t| u8::from(t == "linear_attention"));
+    let flags: Vec<u8> = recurs.collect();
+    w.list("qwen35.attention.recurrent_layers", 7, flags.len(), &flags);
+    let share = config["rope_parameters"]["partial_rotary_factor"].as_f64().unwrap();
+    w.int("qwen35.rope.dimension_count", (int("head_dim") as f64 * share) as u64);
+}
+
+/// The values of a tensor of Qwen 3.5 as the converter writes them: norms as factors, decays as factors, and the first value heads of
+/// all key heads before the second ones.
+fn converted(name: &str, shape: &[usize], values: Vec<f32>, config: &Value) -> Vec<f32> {
+    let int = |key: &str| config[key].as_u64().unwrap() as usize;
+    let (groups, size) = (int("linear_num_key_heads"), int("linear_value_head_dim"));
+    let members = int("linear_num_value_heads") / groups;
+    // Units of `unit` numbers from `first` on.
+    let turned = |values: &[f32], first: usize, unit: usize| {
+        let unit_of = |at: usize| first + (at % groups * members + at / groups) * unit;
+        let order = (0..groups * members).flat_map(|at| values[unit_of(at)..][..unit].to_vec());
+        values[..first].iter().copied().chain(order).collect::<Vec<f32>>()
+    };
+    let columns = values.len() / shape[0];
+    let keys = 2 * groups * int("linear_key_head_dim");
+    match name.split_once("linear_attn.").map(|(_, part)| part) {
+        Some("A_log") => turned(&values.iter().map(|v| -libm::expf(*v)).collect::<Vec<_>>(), 0, 1),
+        Some("dt_bias") => turned(&values, 0, 1),
+        Some("in_proj_a.weight" | "in_proj_b.weight") => turned(&values, 0, columns),
+        Some("in_proj_z.weight") => turned(&values, 0, size * columns),
+        Some("in_proj_qkv.weight" | "conv1d.weight") => turned(&values, keys * columns, size * columns),
+        Some("out_proj.weight") => values.chunks(columns).flat_map(|row| turned(row, 0, size)).collect(),
+        None if shape.len() == 1 => values.into_iter().map(|v| v + 1.0).collect(),
+        _ => values,
+    }
+}
+
 /// llama.cpp's name of a tensor.
 fn gguf_name(name: &str, sandwich: bool) -> String {
     let name = name.strip_prefix("model.").unwrap_or(name);
@@ -295,6 +341,15 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         "feed_forward.w1" => "ffn_gate",
         "feed_forward.w3" => "ffn_up",
         "feed_forward.w2" => "ffn_down",
+        "linear_attn.A_log" => return format!("blk.{layer}.ssm_a"),
+        "linear_attn.dt_bias" => return format!("blk.{layer}.ssm_dt.bias"),
+        "linear_attn.in_proj_qkv" => "attn_qkv",
+        "linear_attn.in_proj_z" => "attn_gate",
+        "linear_attn.in_proj_a" => "ssm_alpha",
+        "linear_attn.in_proj_b" => "ssm_beta",
+        "linear_attn.conv1d" => "ssm_conv1d",
+        "linear_attn.norm" => "ssm_norm",
+        "linear_attn.out_proj" => "ssm_out",
         "conv.in_proj" => "shortconv.in_proj",
         "conv.conv" => "shortconv.conv",
         "conv.out_proj" => "shortconv.out_proj",
@@ -355,7 +410,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let kind = config["model_type"].as_str().unwrap();
-    let sandwich = kind.starts_with("gemma") || ["olmo2", "olmo3"].contains(&kind);
+    let sandwich = kind.starts_with("gemma") || ["olmo2", "olmo3", "qwen3_5_text"].contains(&kind);
     let interleaved =
         ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral"].contains(&kind);
     let mut experts: BTreeMap<String, Vec<Expert>> = BTreeMap::new();
@@ -372,6 +427,9 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         }
         if ["gemma2", "gemma3_text"].contains(&kind) && view.shape().len() == 1 {
             values.iter_mut().for_each(|v| *v += 1.0);
+        }
+        if kind == "qwen3_5_text" {
+            values = converted(name, view.shape(), values, config);
         }
         if let Some((stack, expert)) = expert_of(name) {
             experts.entry(stack).or_default().push((expert, view.shape().to_vec(), values));

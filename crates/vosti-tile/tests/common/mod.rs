@@ -110,10 +110,14 @@ fn in_block(name: &str) -> usize {
     }
 }
 
+/// Kernels whose buffers have the extents of their contracts.
+const BY_CONTRACT: [&str; 7] =
+    ["conv_silu", "delta_inputs", "gate_heads", "norm_gated", "short_conv", "store_conv", "store_gated"];
+
 /// How many elements a float parameter's buffer has.
 fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
     let contract = vosti_kernels::contract(&spec.kernel).unwrap();
-    if contract.shape.recurs() {
+    if contract.shape.recurs() || BY_CONTRACT.contains(&&*spec.kernel) && contract.shapes.contains_key(name) {
         let lookup = |name: &str| match name {
             "rows" => Some(rows as i64),
             "pages" => Some(POOL as i64),
@@ -132,10 +136,6 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         (_, Role::Weight(_)) if name == "norm_w" => head(spec),
         ("rope_q" | "store_kv", Role::In(_)) => rows * int("PACKED") * head(spec),
         ("rope_q", _) => rows * int("HEADS") * head(spec),
-        ("store_gated", Role::In(_)) => rows * 6 * int("KV_HEADS") * int("D"),
-        ("short_conv", Role::In(_)) => rows * 3 * heads(spec) * int("D"),
-        ("short_conv", Role::Weight(_)) => heads(spec) * int("D") * int("WINDOW"),
-        ("short_conv", _) => rows * heads(spec) * int("D"),
         ("argmax", Role::In(_)) => rows * int("V"),
         ("argmax", _) => rows,
         ("topk_part", Role::In(_)) => rows * int("V"),

@@ -1,0 +1,121 @@
+//! Qwen 3.5 and 3.6 (dense): most layers have a gated delta rule; the others have attention whose results are gated, with an RMS norm
+//! on each query and key head, and a part of each head rotates.
+//!
+//! Source: transformers `models/qwen3_5`; llama.cpp's `qwen35`. The vision part of the files is not read. The rotary embedding has three
+//! numbers for a position, which are equal in text, so it is the plain one. Norm weights are stored as `w` for a factor of `1 + w`,
+//! except for the delta rule's own norm; GGUF files store the factor. What goes into the delta rule is in FP32 from the convolution on,
+//! and its sums go page by page: that is the definition here.
+
+use super::{Family, llama, refuse_bias};
+use crate::config::{Fields, layers_of_kind};
+use crate::decoder::{Decoder, DeltaRule, Mixer, Naming, QkNorm};
+use crate::error::{ModelError, Result};
+use crate::gguf::Metadata;
+
+pub(super) const FAMILY: Family = Family {
+    name: "Qwen 3.5",
+    model_types: &["qwen3_5_text", "qwen3_5"],
+    architecture: "qwen35",
+    examples: &["Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "Qwen/Qwen3.5-27B"],
+    head_max: super::HEAD_MAX,
+    from_config,
+    from_gguf,
+};
+
+/// A layer of this many has attention, where no list says which.
+const INTERVAL: u32 = 4;
+
+fn from_config(fields: &Fields) -> Result<Decoder> {
+    refuse_bias(fields, FAMILY.name)?;
+    if !fields.bool_or("attn_output_gate", true)? {
+        return Err(ModelError::Feature { family: FAMILY.name, feature: "attn_output_gate = false".into() });
+    }
+    let head_dim = fields.u32("head_dim")?;
+    let share = fields.f64_or("partial_rotary_factor", 0.25)?;
+    let share = match fields.object("rope_parameters") {
+        Some(p) => p.f64_or("partial_rotary_factor", share)?,
+        None => share,
+    };
+    let rotary = (f64::from(head_dim) * share.clamp(0.0, 2.0)) as u32;
+    let (size, values) = (fields.u32_or("linear_key_head_dim", 128)?, fields.u32_or("linear_value_head_dim", 128)?);
+    if size != values {
+        let why = format!("is {values}, and there are kernels for heads of linear_key_head_dim, {size}");
+        return Err(fields.bad("linear_value_head_dim", why));
+    }
+    let heads = fields.u32_or("linear_num_value_heads", 32)?;
+    let key_heads = fields.u32_or("linear_num_key_heads", 16)?;
+    let rule = DeltaRule {
+        key_heads,
+        group: members(heads, key_heads)
+            .ok_or_else(|| fields.bad("linear_num_value_heads", uneven(heads, key_heads)))?,
+        head_dim: size,
+        taps: fields.u32_or("linear_conv_kernel_dim", 4)?,
+    };
+    let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
+    decoder.norm_offset = 1.0;
+    let count = decoder.layers.len();
+    let kinds = match layers_of_kind(fields, count, "linear_attention")? {
+        Some(kinds) => kinds,
+        None => every(fields.u32_or("full_attention_interval", INTERVAL)?, count)
+            .ok_or_else(|| fields.bad("full_attention_interval", "is 0, not a positive number"))?,
+    };
+    Ok(mixed(decoder, rotary, rule, &kinds))
+}
+
+fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let key = |name: &str| format!("qwen35.{name}");
+    let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000_000.0)?;
+    decoder.naming = Naming::GgufQwen35;
+    let stored = decoder.layers.len();
+    // The last blocks guess further tokens and are no layers.
+    let guessing = metadata.u32_or(&key("nextn_predict_layers"), 0)? as usize;
+    decoder.layers.truncate(stored.saturating_sub(guessing));
+    let kinds = match metadata.get(&key("attention.recurrent_layers")) {
+        Some(_) => metadata.bools(&key("attention.recurrent_layers"), stored)?,
+        None => every(metadata.u32_or(&key("full_attention_interval"), INTERVAL)?, stored)
+            .ok_or_else(|| metadata.bad(&key("full_attention_interval"), "is 0, not a positive number"))?,
+    };
+    let (heads, key_heads) = (metadata.u32(&key("ssm.time_step_rank"))?, metadata.u32(&key("ssm.group_count"))?);
+    let size = metadata.u32(&key("ssm.state_size"))?;
+    let inner = metadata.u32(&key("ssm.inner_size"))?;
+    if heads.checked_mul(size) != Some(inner) {
+        let why = format!("is {inner}, and there are kernels for {heads} heads of ssm.state_size, {size}");
+        return Err(metadata.bad(&key("ssm.inner_size"), why));
+    }
+    let rule = DeltaRule {
+        key_heads,
+        group: members(heads, key_heads)
+            .ok_or_else(|| metadata.bad(&key("ssm.time_step_rank"), uneven(heads, key_heads)))?,
+        head_dim: size,
+        taps: metadata.u32(&key("ssm.conv_kernel"))?,
+    };
+    let rotary = metadata.u32(&key("rope.dimension_count"))?;
+    Ok(mixed(decoder, rotary, rule, &kinds))
+}
+
+/// Value heads of each key head.
+fn members(heads: u32, key_heads: u32) -> Option<u32> {
+    heads.checked_div(key_heads).filter(|members| members * key_heads == heads)
+}
+
+fn uneven(heads: u32, key_heads: u32) -> String {
+    format!("is {heads}, not a multiple of {key_heads} key heads")
+}
+
+/// Which layers have a delta rule, if every `interval`-th one has attention. `None` if the interval is 0.
+fn every(interval: u32, layers: usize) -> Option<Vec<bool>> {
+    (interval > 0).then(|| (1..=layers).map(|i| !i.is_multiple_of(interval as usize)).collect())
+}
+
+/// The decoder with a delta rule in these layers and gated attention in the others.
+fn mixed(mut decoder: Decoder, rotary: u32, rule: DeltaRule, kinds: &[bool]) -> Decoder {
+    for attention in decoder.attentions_mut() {
+        attention.qk_norm = QkNorm::Heads;
+        attention.output_gate = true;
+        attention.rope.rotary = rotary;
+    }
+    for (layer, _) in decoder.layers.iter_mut().zip(kinds).filter(|(_, recurs)| **recurs) {
+        layer.mixer = Mixer::DeltaRule(rule);
+    }
+    decoder
+}

@@ -1,0 +1,77 @@
+//! Compares the row-wise kernels around a gated delta rule, and the gates of attention, on the interpreter with their formulas in FP64.
+
+mod common;
+
+use common::formulas::*;
+use common::{Sequences, int, launch};
+use vosti_kernels::Role;
+
+const BATCH: &Sequences = &[(3, 61), (1, 200), (17, 0)];
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+#[test]
+fn heads_are_multiplied_by_the_sigmoids_of_their_gates() {
+    for spec in small("gate_heads") {
+        let mut l = launch(&spec, BATCH, 41);
+        let [heads, d, packed, first] = ["HEADS", "D", "PACKED", "FIRST"].map(|n| int(&spec, n));
+        let (x, fused) = (wide(&l, Role::In(0)), wide(&l, Role::In(1)));
+        let gate = |i: usize| fused[(i / (heads * d) * packed + first) * d + i % (heads * d)];
+        let y: Vec<f64> = x.iter().enumerate().map(|(i, v)| v * sigmoid(gate(i))).collect();
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+#[test]
+fn heads_are_normed_and_multiplied_by_the_silus_of_their_gates_in_the_gates_order() {
+    for spec in small("norm_gated") {
+        let mut l = launch(&spec, BATCH, 42);
+        let [heads, group, d] = ["KEY_HEADS", "GROUP", "D"].map(|n| int(&spec, n));
+        let (x, z, w) = (wide(&l, Role::In(0)), wide(&l, Role::In(1)), wide(&l, Role::Weight(0)));
+        let mut y = vec![];
+        for (x, z) in x.chunks(heads * group * d).zip(z.chunks(heads * group * d)) {
+            for (own, z) in z.chunks(d).enumerate() {
+                let from = &x[(own % heads * group + own / heads) * d..][..d];
+                let scale = (from.iter().map(|v| v * v).sum::<f64>() / d as f64 + float(&spec, "EPS")).sqrt();
+                y.extend((0..d).map(|i| from[i] / scale * w[i] * z[i] * sigmoid(z[i])));
+            }
+        }
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+#[test]
+fn a_delta_rule_takes_unit_queries_and_keys_values_decays_and_strengths() {
+    for spec in small("delta_inputs") {
+        let mut l = launch(&spec, BATCH, 43);
+        let [heads, group, parts, d] = ["KEY_HEADS", "GROUP", "PARTS", "D"].map(|n| int(&spec, n));
+        let (qkv, ba) = (wide(&l, Role::In(0)), wide(&l, Role::In(1)));
+        let (rate, bias) = (wide(&l, Role::Weight(0)), wide(&l, Role::Weight(1)));
+        let mut y: [Vec<f64>; 5] = Default::default();
+        for (row, ba) in qkv.chunks(parts * heads * d).zip(ba.chunks(2 * group * heads)) {
+            let head = |part: usize, head: usize| &row[(part * heads + head) * d..][..d];
+            let unit = |x: &[f64], scale: f64| {
+                let length = (x.iter().map(|v| v * v).sum::<f64>() + 1e-6).sqrt();
+                x.iter().map(|v| v / length * scale).collect::<Vec<f64>>()
+            };
+            for h in 0..heads {
+                y[0].extend(unit(head(0, h), float(&spec, "SCALE")));
+                y[1].extend(unit(head(1, h), 1.0));
+                for m in 0..group {
+                    let own = m * heads + h;
+                    y[2].extend(head(2 + m, h));
+                    y[3].push(rate[own] * (ba[group * heads + own] + bias[own]).exp().ln_1p());
+                    y[4].push(sigmoid(ba[own]));
+                }
+            }
+        }
+        execute(&mut l);
+        for (i, y) in y.iter().enumerate() {
+            close(&spec, &wide(&l, Role::Out(i)), y);
+        }
+    }
+}
