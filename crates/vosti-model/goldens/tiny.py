@@ -66,6 +66,10 @@ CONFIGS = {
                     layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
                     linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_conv_kernel_dim=4,
                     rope_parameters=dict(ROPE, rope_type="default", partial_rotary_factor=0.25, mrope_section=[2, 1, 1])),
+    "glm4-moe": dict(PLAIN, model_type="glm4_moe", tie_word_embeddings=False, head_dim=32, attention_bias=True,
+                     n_routed_experts=10, num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=2,
+                     first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, n_group=1, topk_group=1,
+                     use_qk_norm=True, partial_rotary_factor=0.5),
     "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
     "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -94,7 +98,7 @@ CONFIGS = {
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3-moe": 310, "olmoe": 295,
-         "mixtral": 372, "granite-moe": 358, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
+         "mixtral": 372, "granite-moe": 358, "glm4-moe": 802, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
 
@@ -104,10 +108,13 @@ GAINS = {"self_attn.q_proj": 0.5, "self_attn.k_proj": 0.5, "conv.in_proj": 0.6, 
 
 def randomise(model, generator):
     """Weights of a spread that keeps every layer's output of the order of its input, in BF16 values."""
-    for name, tensor in list(model.named_parameters()) + [b for b in model.named_buffers() if "layer_scalar" in b[0]]:
+    buffers = [b for b in model.named_buffers() if "layer_scalar" in b[0] or "correction_bias" in b[0]]
+    for name, tensor in list(model.named_parameters()) + buffers:
         noise = torch.randn(tensor.shape, generator=generator)
         if "layer_scalar" in name:
             value = 1.0 + 0.25 * noise
+        elif name.endswith("correction_bias"):
+            value = 0.1 * noise
         elif name.endswith("bias") and not name.endswith("dt_bias"):
             value = 0.5 * noise
         elif name.endswith("A_log"):
@@ -136,7 +143,7 @@ def randomise(model, generator):
 # The names of an expert's gate, up and down in published checkpoints.
 EXPERT = {"qwen3_moe": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj", "mlp.experts.{}.down_proj"),
           "mixtral": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3", "block_sparse_moe.experts.{}.w2")}
-EXPERT["olmoe"] = EXPERT["qwen3_moe"]
+EXPERT["olmoe"] = EXPERT["glm4_moe"] = EXPERT["qwen3_moe"]
 ROUTER = {"mixtral": ("mlp.gate.", "block_sparse_moe.gate."), "granitemoe": ("moe.router.", "moe.router.layer.")}
 
 

@@ -241,10 +241,25 @@ pub struct Experts {
     pub width: u32,
     /// The function of the gates.
     pub activation: Activation,
-    /// Whether the shares of a row's experts are divided by their sum. A share is the softmax of the router's logits.
+    /// The function of the router's logits whose values are shares.
+    pub score: Score,
+    /// Whether the shares of a row's experts are divided by their sum.
     pub normed: bool,
+    /// The factor of the shares.
+    pub scale: f64,
+    /// A perceptron that every row has besides, which files call a shared expert.
+    pub shared: Option<Gated>,
     /// Where Hugging Face checkpoints have the matrices.
     pub tensors: ExpertTensors,
+}
+
+/// The function of a router's logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Score {
+    /// The softmax of all experts' logits.
+    Softmax,
+    /// The sigmoid of each. A bias of the files joins it for the choice, and is no part of a share.
+    Sigmoid,
 }
 
 /// The tensors of a mixture in Hugging Face checkpoints.
@@ -271,14 +286,14 @@ pub enum Naming {
     Gguf,
     /// llama.cpp's names of LFM2, whose final norm is called the embedding's.
     GgufLfm2,
-    /// llama.cpp's names of Qwen 3.5, where the norm of a perceptron's input is called the one behind attention.
-    GgufQwen35,
+    /// llama.cpp's names of GLM and Qwen 3.5, where the norm of a perceptron's input is called the one behind attention.
+    GgufPostAttention,
 }
 
 impl Naming {
     /// Whether the names are llama.cpp's.
     pub fn is_gguf(self) -> bool {
-        matches!(self, Naming::Gguf | Naming::GgufLfm2 | Naming::GgufQwen35)
+        matches!(self, Naming::Gguf | Naming::GgufLfm2 | Naming::GgufPostAttention)
     }
 }
 

@@ -75,6 +75,11 @@ fn experts(experts: &Experts) -> Option<Wrong> {
             (!CHOICES.contains(&chosen)).then_some(("num_experts_per_tok", why))
         })
         .or_else(|| outside("moe_intermediate_size or intermediate_size", width, 1, 1 << 18))
+        .or_else(|| not_positive("routed_scaling_factor", experts.scale))
+        .or_else(|| {
+            let width = experts.shared.as_ref()?.width;
+            outside("n_shared_experts times moe_intermediate_size", width, 1, 1 << 18)
+        })
 }
 
 fn short_conv(hidden: u32, conv: ShortConv) -> Option<Wrong> {
@@ -102,7 +107,7 @@ fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {
     let Attention { heads, kv_heads, head_dim, rope, .. } = attention;
     let (heads, kv_heads, head_dim) = (*heads, *kv_heads, *head_dim);
     let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
-    let unordered = attention.qk_norm == QkNorm::Whole || attention.qkv_bias;
+    let unordered = attention.qk_norm == QkNorm::Whole;
     let turning = rope.rotary == 0 || rope.rotary == head_dim || !unordered;
     outside("num_attention_heads", heads, 1, 1024)
         .or_else(|| {
@@ -124,7 +129,7 @@ fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {
             (rope.rotary > head_dim || !rope.rotary.is_multiple_of(2)).then_some(("partial_rotary_factor", why))
         })
         .or_else(|| {
-            let why = "rotates a part of heads that have biases or one norm for all, which no plan does".to_string();
+            let why = "rotates a part of heads that have one norm for all, which no plan does".to_string();
             (!turning).then_some(("partial_rotary_factor", why))
         })
         .or_else(|| not_positive("query_pre_attn_scalar or attention_multiplier", attention.scale))

@@ -50,6 +50,10 @@ pub(crate) enum Slot {
     DeltaTaps,
     DeltaNorm,
     DeltaOut,
+    /// Of the perceptron beside a mixture of experts.
+    SharedGate,
+    SharedUp,
+    SharedDown,
 }
 
 /// The name of a tensor in the files. `post_norms`: in Hugging Face checkpoints the norm named
@@ -64,7 +68,7 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
         },
         Naming::Lfm2 => lfm2(slot, layer),
         Naming::Gguf => gguf(slot, layer),
-        Naming::GgufQwen35 => match slot {
+        Naming::GgufPostAttention => match slot {
             Slot::MlpNorm => format!("blk.{layer}.post_attention_norm.weight"),
             Slot::DeltaBias => format!("blk.{layer}.ssm_dt.bias"),
             Slot::DeltaRates => format!("blk.{layer}.ssm_a"),
@@ -98,6 +102,8 @@ fn lfm2(slot: Slot, layer: usize) -> String {
 pub(crate) enum ExpertSlot {
     /// A row of logits' weights for each expert.
     Router,
+    /// What joins each expert's score for the choice.
+    Bias,
     Gate,
     Up,
     /// Gate and up of each expert, in one tensor.
@@ -113,10 +119,11 @@ pub(crate) fn expert_name(
     layer: usize,
     expert: usize,
 ) -> String {
-    use ExpertSlot::{Down, Gate, GateUp, Router, Up};
+    use ExpertSlot::{Bias, Down, Gate, GateUp, Router, Up};
     if naming.is_gguf() {
         let part = match slot {
             Router => "gate_inp",
+            Bias => return format!("blk.{layer}.exp_probs_b.bias"),
             Gate => "gate_exps",
             Up | GateUp => "up_exps",
             Down => "down_exps",
@@ -124,6 +131,7 @@ pub(crate) fn expert_name(
         return format!("blk.{layer}.ffn_{part}.weight");
     }
     let part = match (tensors, slot) {
+        (_, Bias) => return format!("layers.{layer}.mlp.gate.e_score_correction_bias"),
         (ExpertTensors::Each, Router) => "mlp.gate".into(),
         (ExpertTensors::Each, Gate) => format!("mlp.experts.{expert}.gate_proj"),
         (ExpertTensors::Each, Up | GateUp) => format!("mlp.experts.{expert}.up_proj"),
@@ -176,6 +184,9 @@ fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {
         Slot::DeltaTaps => "linear_attn.conv1d.weight",
         Slot::DeltaNorm => "linear_attn.norm.weight",
         Slot::DeltaOut => "linear_attn.out_proj.weight",
+        Slot::SharedGate => "mlp.shared_experts.gate_proj.weight",
+        Slot::SharedUp => "mlp.shared_experts.up_proj.weight",
+        Slot::SharedDown => "mlp.shared_experts.down_proj.weight",
     };
     format!("layers.{layer}.{part}")
 }
@@ -216,6 +227,9 @@ fn gguf(slot: Slot, layer: usize) -> String {
         Slot::DeltaTaps => "ssm_conv1d",
         Slot::DeltaNorm => "ssm_norm",
         Slot::DeltaOut => "ssm_out",
+        Slot::SharedGate => "ffn_gate_shexp",
+        Slot::SharedUp => "ffn_up_shexp",
+        Slot::SharedDown => "ffn_down_shexp",
     };
     format!("blk.{layer}.{part}.weight")
 }

@@ -183,15 +183,22 @@ impl<'a> Evaluator<'a> {
     /// The chosen experts of each row, as numbers, and their shares.
     fn route(&self, launch: &Launch, logits: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let (e, topk, normed) = (int(launch, "E"), int(launch, "TOPK"), int(launch, "NORMED") == 1);
+        let (sigmoid, scale, bias) = (int(launch, "SIGMOID") == 1, float(launch, "SCALE"), self.weight(launch, "bias"));
         let (mut ids, mut shares) = (Vec::new(), Vec::new());
         for row in logits.chunks(e) {
+            let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let score = |v: &f32| if sigmoid { 1.0 / (1.0 + (-v).exp()) } else { (v - most).exp() };
+            let scores: Vec<f32> = row.iter().map(score).collect();
+            let key = |i: usize| if sigmoid { scores[i] + bias[i] } else { row[i] };
             let mut order: Vec<usize> = (0..e).collect();
-            order.sort_by(|a, b| row[*b].total_cmp(&row[*a]));
-            let weights: Vec<f32> = row.iter().map(|v| (v - row[order[0]]).exp()).collect();
-            let counted = if normed { &order[..topk] } else { &order[..] };
-            let total: f32 = counted.iter().map(|i| weights[*i]).sum();
+            order.sort_by(|a, b| key(*b).total_cmp(&key(*a)));
+            let total: f32 = match (normed, sigmoid) {
+                (true, _) => order[..topk].iter().map(|i| scores[*i]).sum(),
+                (false, true) => 1.0,
+                (false, false) => scores.iter().sum(),
+            };
             ids.extend(order[..topk].iter().map(|i| *i as f32));
-            shares.extend(order[..topk].iter().map(|i| weights[*i] / total));
+            shares.extend(order[..topk].iter().map(|i| scale * scores[*i] / total));
         }
         (ids, shares)
     }
@@ -548,4 +555,9 @@ fn a_mixtral_computes_transformers_logits() {
 #[test]
 fn a_granite_with_experts_computes_transformers_logits() {
     check("granite-moe");
+}
+
+#[test]
+fn a_glm_with_a_sigmoid_router_and_a_shared_expert_computes_transformers_logits() {
+    check("glm4-moe");
 }

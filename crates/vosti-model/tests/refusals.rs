@@ -208,6 +208,9 @@ fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
         ("qwen3-moe", "moe_intermediate_size", json!(0), "is 0, not between 1 and 262144"),
         ("qwen3-moe", "decoder_sparse_step", json!(0), "`decoder_sparse_step` is 0"),
         ("granite-moe", "num_local_experts", json!(-1), "not a whole number"),
+        ("glm4-moe", "n_group", json!(4), "groups of experts (n_group)"),
+        ("glm4-moe", "routed_scaling_factor", json!(0.0), "`routed_scaling_factor` is 0, not a positive number"),
+        ("glm4-moe", "n_shared_experts", json!(1u32 << 31), "not between 1 and 262144"),
     ] {
         let error = refusal(name, key, value);
         assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");

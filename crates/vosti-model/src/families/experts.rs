@@ -5,7 +5,7 @@
 //! may make two logits equal. Read next: `plan/mlp.rs`.
 
 use crate::config::Fields;
-use crate::decoder::{Activation, Decoder, ExpertTensors, Experts, Mlp};
+use crate::decoder::{Activation, Decoder, ExpertTensors, Experts, Mlp, Score};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -22,7 +22,10 @@ pub(super) fn read_config(fields: &Fields, keys: Keys, normed: bool, tensors: Ex
         chosen: fields.u32("num_experts_per_tok")?,
         width: fields.u32(keys.width)?,
         activation: Activation::Silu,
+        score: Score::Softmax,
         normed,
+        scale: 1.0,
+        shared: None,
         tensors,
     })
 }
@@ -39,7 +42,10 @@ pub(super) fn read_gguf(metadata: &Metadata, architecture: &str, normed: bool) -
         chosen: metadata.u32(&key("expert_used_count"))?,
         width,
         activation: Activation::Silu,
+        score: Score::Softmax,
         normed,
+        scale: 1.0,
+        shared: None,
         tensors: ExpertTensors::Stacked,
     })
 }

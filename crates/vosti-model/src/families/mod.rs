@@ -8,6 +8,7 @@ mod experts;
 mod gemma2;
 mod gemma3;
 mod gemma4;
+mod glm4_moe;
 mod granite;
 mod lfm2;
 mod llama;
@@ -49,7 +50,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 17] = [
+pub static FAMILIES: [Family; 18] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -64,6 +65,7 @@ pub static FAMILIES: [Family; 17] = [
     olmo::MIXTURE,
     granite::FAMILY,
     granite::MIXTURE,
+    glm4_moe::FAMILY,
     smollm3::FAMILY,
     lfm2::FAMILY,
     ernie4_5::FAMILY,

@@ -65,7 +65,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let key = |name: &str| format!("qwen35.{name}");
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000_000.0)?;
-    decoder.naming = Naming::GgufQwen35;
+    decoder.naming = Naming::GgufPostAttention;
     let stored = decoder.layers.len();
     // The last blocks guess further tokens and are no layers.
     let guessing = metadata.u32_or(&key("nextn_predict_layers"), 0)? as usize;

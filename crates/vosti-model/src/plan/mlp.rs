@@ -4,23 +4,43 @@ use vosti_core::Dtype;
 use vosti_kernels::Const;
 
 use super::{Builder, Factor, Output, STREAM, int};
-use crate::decoder::{Activation, ExpertTensors, Experts, Gated};
+use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Score};
 use crate::error::{ModelError, Result};
 use crate::recipe::{MatrixPart, Recipe};
 use crate::tensor_names::{ExpertSlot, Slot, expert_name};
 
+/// The tensors of a layer's perceptron, and how its weights' names begin.
+pub(super) struct Perceptron {
+    name: &'static str,
+    gate: Slot,
+    up: Slot,
+    down: Slot,
+}
+
+/// The only perceptron of a layer.
+pub(super) const DENSE: Perceptron = Perceptron { name: "", gate: Slot::Gate, up: Slot::Up, down: Slot::Down };
+/// The perceptron beside a mixture of experts.
+pub(super) const SHARED: Perceptron =
+    Perceptron { name: "shared.", gate: Slot::SharedGate, up: Slot::SharedUp, down: Slot::SharedDown };
+
 impl Builder<'_> {
     /// The matrix of a gated linear unit: gate, then up.
-    pub(super) fn gate_up_factor(&mut self, index: usize, gated: &Gated) -> Factor {
+    pub(super) fn gate_up_factor(&mut self, index: usize, gated: &Gated, of: &Perceptron) -> Factor {
         let parts = match gated.fused {
             true => vec![self.rows(Slot::GateUp, index, 2 * gated.width)],
-            false => [Slot::Gate, Slot::Up].map(|slot| self.rows(slot, index, gated.width)).to_vec(),
+            false => [of.gate, of.up].map(|slot| self.rows(slot, index, gated.width)).to_vec(),
         };
-        self.factor(&format!("layers.{index}.gate_up"), parts, self.decoder.hidden)
+        self.factor(&format!("layers.{index}.{}gate_up", of.name), parts, self.decoder.hidden)
     }
 
     /// Emits the gated linear unit of `gate_up`. `input` is normed.
-    pub(super) fn gated(&mut self, index: usize, gated: &Gated, (input, gate_up): (u32, Factor)) -> Result<Output> {
+    pub(super) fn gated(
+        &mut self,
+        index: usize,
+        gated: &Gated,
+        (input, gate_up): (u32, Factor),
+        of: &Perceptron,
+    ) -> Result<Output> {
         let hidden = self.decoder.hidden;
         let ins = self.factors((input, hidden), &gate_up)?;
         let act = [("ACT", activation(gated.activation))];
@@ -28,8 +48,8 @@ impl Builder<'_> {
         let buffer = self.scratch_as(gated.width, gate_up.reads(self.target.act), &ins);
         self.push_rowwise(k, ins, vec![buffer]);
 
-        let down = vec![self.rows(Slot::Down, index, hidden)];
-        let projection = self.factor(&format!("layers.{index}.down"), down, gated.width);
+        let down = vec![self.rows(of.down, index, hidden)];
+        let projection = self.factor(&format!("layers.{index}.{}down", of.name), down, gated.width);
         Ok(Output { buffer, width: gated.width, projection })
     }
 
@@ -56,7 +76,7 @@ impl Builder<'_> {
         let Experts { count, chosen, width, .. } = *experts;
         let (hidden, scale) = (self.decoder.hidden, layer.residual_scale);
         let (ids, shares) = self.route(index, experts, input)?;
-        let kept = [ids, shares];
+        let kept = [ids, shares, input];
 
         let (e, topk, act) = (("E", int(count)), ("TOPK", int(chosen)), ("ACT", activation(experts.activation)));
         let ins = [self.factors_beside((input, hidden), &gate_up, &kept)?, vec![ids]].concat();
@@ -89,13 +109,22 @@ impl Builder<'_> {
         let logits = self.scratch_as(count, Dtype::F32, &[input]);
         self.push_rowwise(k, vec![x], vec![logits]);
 
-        let bias = self.weight("bias", &format!("unread.bias.{count}"), Recipe::Unread { length: count as usize });
+        let bias = match experts.score {
+            Score::Softmax => {
+                self.weight("bias", &format!("unread.bias.{count}"), Recipe::Unread { length: count as usize })
+            }
+            Score::Sigmoid => {
+                let tensor = self.expert_tensor(experts, ExpertSlot::Bias, index, 0);
+                let parts = vec![MatrixPart::whole(tensor, count as usize)];
+                self.vector("bias", &format!("layers.{index}.router_bias"), parts, 0.0, 1.0)
+            }
+        };
         let dims = [
             ("E", int(count)),
             ("TOPK", int(chosen)),
-            ("SIGMOID", int(0)),
+            ("SIGMOID", int((experts.score == Score::Sigmoid).into())),
             ("NORMED", int(experts.normed.into())),
-            ("SCALE", Const::Float(1.0)),
+            ("SCALE", Const::Float(experts.scale)),
         ];
         let k = self.bind("route", &dims, vec![bias])?;
         let ids = self.scratch_as(chosen, Dtype::I32, &[]);

@@ -24,6 +24,7 @@ use crate::recipe::{MatrixPart, Recipe, Weight};
 use crate::tensor_names::{Slot, tensor_name};
 
 pub(crate) use head::LIST_PART;
+use mlp::{DENSE, SHARED};
 use product::Factor;
 
 /// How matrices that a file has in blocks are multiplied.
@@ -235,9 +236,9 @@ impl Builder<'_> {
 
         match &layer.mlp {
             Mlp::Gated(gated) => {
-                let gate_up = self.gate_up_factor(index, gated);
+                let gate_up = self.gate_up_factor(index, gated, &DENSE);
                 let input = self.enter(index, &MLP, stream[0], &gate_up)?;
-                let output = self.gated(index, gated, (input, gate_up))?;
+                let output = self.gated(index, gated, (input, gate_up), &DENSE)?;
                 let scalar = layer.scaled.then(|| self.scalar_weight(index));
                 self.join(index, &MLP, output, *stream, scalar)?;
             }
@@ -245,6 +246,12 @@ impl Builder<'_> {
                 let gate_up = self.experts_factor(index, experts);
                 let input = self.enter(index, &MLP, stream[0], &gate_up)?;
                 self.experts(index, experts, (input, gate_up), *stream)?;
+                if let Some(shared) = &experts.shared {
+                    stream.swap(0, 1);
+                    let gate_up = self.gate_up_factor(index, shared, &SHARED);
+                    let output = self.gated(index, shared, (input, gate_up), &SHARED)?;
+                    self.join(index, &MLP, output, *stream, None)?;
+                }
             }
         }
         stream.swap(0, 1);

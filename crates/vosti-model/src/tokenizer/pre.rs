@@ -44,9 +44,9 @@ const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\
 
 const PLAIN: Pre = Pre { names: &[], cut: Cut::Words, whole_words: false, nfc: false, add_bos: false };
 
-/// Llama 3, Falcon 3, LFM2 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3 (`smaug-bpe`); Qwen and R1's
+/// Llama 3, Falcon 3, LFM2 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3 (`smaug-bpe`); GLM; Qwen and R1's
 /// Qwens; Mistral Nemo, Ministral and Mistral Small; Phi 4 mini; SmolLM 2; Granite 3 (`refact`) and those like it; GPT-2's.
-const PRE: [Pre; 9] = [
+const PRE: [Pre; 10] = [
     Pre {
         names: &["llama-bpe", "llama-v3", "llama3", "falcon3", "pixtral", "lfm2"],
         cut: Cut::Matches(LLAMA3),
@@ -55,6 +55,7 @@ const PRE: [Pre; 9] = [
         ..PLAIN
     },
     Pre { names: &["dbrx", "smaug-bpe"], cut: Cut::Matches(LLAMA3), ..PLAIN },
+    Pre { names: &["glm4"], cut: Cut::Matches(LLAMA3), whole_words: true, ..PLAIN },
     Pre { names: &["qwen2", "deepseek-r1-qwen"], cut: Cut::Matches(QWEN2), nfc: true, ..PLAIN },
     Pre { names: &["qwen35"], cut: Cut::Matches(QWEN35), nfc: true, ..PLAIN },
     Pre { names: &["tekken"], cut: Cut::Matches(TEKKEN), whole_words: true, add_bos: true, ..PLAIN },

@@ -99,6 +99,7 @@ fn architecture(model_type: &str) -> &str {
         "ministral3" => "mistral3",
         "olmo3" => "olmo2",
         "qwen3_moe" => "qwen3moe",
+        "glm4_moe" => "glm4moe",
         "mixtral" => "llama",
         "qwen3_5" => "qwen35",
         same => same,
@@ -149,6 +150,8 @@ fn write_values(w: &mut Writer, config: &Value) {
     }
     for (fields, name) in [
         (["num_experts", "num_local_experts"], "expert_count"),
+        (["n_routed_experts"; 2], "expert_count"),
+        (["n_shared_experts"; 2], "expert_shared_count"),
         (["num_experts_per_tok"; 2], "expert_used_count"),
         (["moe_intermediate_size"; 2], "expert_feed_forward_length"),
     ] {
@@ -157,6 +160,11 @@ fn write_values(w: &mut Writer, config: &Value) {
     }
     if architecture == "qwen35" {
         write_qwen3_5_values(w, config);
+    }
+    if kind == "glm4_moe" {
+        w.value(&key("expert_weights_norm"), 7, &[1]);
+        w.float(&key("expert_weights_scale"), config["routed_scaling_factor"].as_f64().unwrap());
+        w.int(&key("rope.dimension_count"), int("head_dim") / 2);
     }
     write_scaling(w, config, &key);
     write_factors(w, config, &key);
@@ -313,6 +321,9 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
     if let Some(projection) = part.strip_suffix("_proj.bias") {
         return format!("blk.{layer}.attn_{}.bias", projection.strip_prefix("self_attn.").unwrap());
     }
+    if part == "mlp.gate.e_score_correction_bias" {
+        return format!("blk.{layer}.exp_probs_b.bias");
+    }
     let part = match part.trim_end_matches(".weight") {
         "input_layernorm" => "attn_norm",
         "self_attn.qkv_proj" => "attn_qkv",
@@ -332,6 +343,9 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         "mlp.gate_proj" => "ffn_gate",
         "mlp.up_proj" => "ffn_up",
         "mlp.down_proj" => "ffn_down",
+        "mlp.shared_experts.gate_proj" => "ffn_gate_shexp",
+        "mlp.shared_experts.up_proj" => "ffn_up_shexp",
+        "mlp.shared_experts.down_proj" => "ffn_down_shexp",
         "layer_scalar" => "layer_output_scale",
         "operator_norm" => "attn_norm",
         "ffn_norm" => "ffn_norm",
@@ -410,7 +424,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let kind = config["model_type"].as_str().unwrap();
-    let sandwich = kind.starts_with("gemma") || ["olmo2", "olmo3", "qwen3_5_text"].contains(&kind);
+    let sandwich = kind.starts_with("gemma") || ["olmo2", "olmo3", "qwen3_5_text", "glm4_moe"].contains(&kind);
     let interleaved =
         ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral"].contains(&kind);
     let mut experts: BTreeMap<String, Vec<Expert>> = BTreeMap::new();

@@ -11,7 +11,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 24] = [
+pub const TINY: [&str; 25] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -35,6 +35,7 @@ pub const TINY: [&str; 24] = [
     "granite-moe",   // all experts in one tensor, six of a row
     "lfm2",          // convolutions in two of three layers
     "qwen3_5",       // gated delta rules in two of three layers, gated attention
+    "glm4-moe",      // a sigmoid with a bias, a perceptron beside the experts, half a head turns
     "ernie4_5",      // pairs that rotate are neighbours in the files
 ];
 
