@@ -13,7 +13,7 @@ use vosti_cuda::launch::Code;
 use vosti_cuda::{
     Arch, Config, Cuda, CudaDevice, CudaError, Image, Pages, TensorData, WeightCache, WeightError, Weights,
 };
-use vosti_engine::{Engine, Policy, Request, Sampling, SamplingParams};
+use vosti_engine::{Engine, Event, Policy, Request, Sampling, SamplingParams};
 use vosti_kernels::{Admitted, Binding, Extent, Proved, parse_stem};
 use vosti_model::ModelPlan;
 
@@ -372,15 +372,27 @@ fn row_tiles_of_another_kind_of_instruction_are_refused() {
 #[test]
 fn after_a_failure_nothing_more_is_run() {
     let plan = smol();
-    for (fails_in, prompts) in [(0, 1), (14, 2)] {
+    // A kernel that fails after its launch has returned fails the step that it is of: `run` waits for all of it.
+    let cases = [
+        (Some(0), "CUDA_ERROR_LAUNCH_FAILED", 1),
+        (Some(14), "CUDA_ERROR_LAUNCH_FAILED", 2),
+        (None, "CUDA_ERROR_ILLEGAL_ADDRESS", 1),
+    ];
+    for (fails_in, what, prompts) in cases {
         let mut device = device(dry(), &plan, &images(&plan)).unwrap();
-        device.driver_mut().fails_in = Some(fails_in);
+        device.driver_mut().fails_in = fails_in;
+        device.driver_mut().fails_late = fails_in.is_none();
         let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
         for length in 0..prompts {
             engine.submit(Request::new((0..length + 2).collect(), Sampling::greedy(3))).unwrap();
         }
-        let error = engine.run_until_idle(&mut |_| ()).unwrap_err().to_string();
-        assert!(error.contains("CUDA_ERROR_LAUNCH_FAILED"), "{error}");
+        let error = engine
+            .run_until_idle(&mut |event| {
+                assert!(fails_in.is_some() || matches!(event, Event::Started { .. }), "an event of a step that failed");
+            })
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(what), "{error}");
         let launched = engine.device().driver().log().len();
         assert!(engine.step(&mut |_| ()).is_err());
         assert_eq!(engine.device().driver().log().len(), launched, "it was asked for more");

@@ -107,6 +107,8 @@ pub struct StandIn {
     pub ptx: bool,
     /// The launch that fails, counted from now on.
     pub fails_in: Option<usize>,
+    /// A kernel fails after its launch has returned, so the next wait for the stream says it.
+    pub fails_late: bool,
     heap: Arc<Mutex<Heap>>,
     loaded: Vec<Loaded>,
     /// Compiled PTX. Its functions are numbered from [`COMPILED`] on.
@@ -131,6 +133,7 @@ impl StandIn {
             fast: false,
             ptx: false,
             fails_in: None,
+            fails_late: false,
             heap: Arc::default(),
             loaded: vec![],
             compiled: vec![],
@@ -139,6 +142,10 @@ impl StandIn {
             launches: 0,
             graphs: vec![],
         }
+    }
+
+    fn waited(&self, call: &'static str) -> Result<(), DriverError> {
+        if self.fails_late { Err(illegal(call, "CUDA_ERROR_ILLEGAL_ADDRESS")) } else { Ok(()) }
     }
 
     /// A stand-in that executes by the CPU device's compiled plans.
@@ -449,7 +456,7 @@ impl Driver for StandIn {
             }
         }
         self.say("wait".into());
-        Ok(())
+        self.waited("cuStreamSynchronize")
     }
 
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError> {
@@ -535,7 +542,7 @@ impl Driver for StandIn {
 
     fn synchronise(&mut self) -> Result<(), DriverError> {
         self.say("synchronise".into());
-        Ok(())
+        self.waited("cuStreamSynchronize")
     }
 }
 
