@@ -15,7 +15,7 @@ use vosti_cuda::Image;
 use vosti_kernels::{Admitted, Proved, Spec, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
-use vosti_verify::{CertificateError, Certificates, Problem, record};
+use vosti_verify::{Certificate, CertificateError, Certificates, Problem, record};
 
 /// Kernels with their certificates, and for a GPU target their machine code.
 #[derive(Clone, Debug)]
@@ -196,8 +196,27 @@ impl Bundle {
             error: error.into(),
             remedy: self.remedy(),
         })?;
-        certificate.check(&problem).map_err(|error| self.wrong(error))?;
+        certificate.check(&problem).and_then(|()| self.recorded(certificate)).map_err(|error| self.wrong(error))?;
         Ok(problem)
+    }
+
+    /// Refuses a folder's certificate that is not the one of this binary: what a kernel may stand for and which solver proved it follow from
+    /// nothing that can be computed here.
+    fn recorded(&self, certificate: &Certificate) -> Result<(), CertificateError> {
+        let proof = |of: Option<&Certificate>| match of {
+            None => "none".into(),
+            Some(of) => format!("by {}, for the bits of {:?}", of.solver, of.stands_for),
+        };
+        let own = record::checked_in()?.get(&certificate.kernel);
+        match self.folder.is_none() || own == Some(certificate) {
+            true => Ok(()),
+            false => Err(CertificateError::Stale {
+                kernel: certificate.kernel.clone(),
+                what: "proof",
+                found: proof(Some(certificate)),
+                wanted: proof(own),
+            }),
+        }
     }
 }
 

@@ -111,7 +111,6 @@ impl Bundle {
     pub fn check_origin(&self, model: &Model, target: &str, plan: &ModelPlan) -> Result<(), BundleError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let hash = plan_hash(plan);
-        let short = |hash: &str| hash.chars().take(16).collect::<String>();
         let named: BTreeSet<String> = manifest.kernels.iter().map(|kernel| kernel.specialisation.clone()).collect();
         let wanted: BTreeSet<String> = self.launched(plan).iter().map(Spec::to_string).collect();
         let first = |list: &BTreeSet<String>, other| list.difference(other).next().cloned().unwrap_or_default();
@@ -119,15 +118,21 @@ impl Bundle {
         let pairs = [
             ("version of vosti", manifest.vosti.clone(), env!("CARGO_PKG_VERSION").to_string()),
             ("target", manifest.target.clone(), target.to_string()),
-            ("model", short(&manifest.model), short(&model.hash)),
+            ("model", manifest.model.clone(), model.hash.clone()),
             ("context", manifest.context.to_string(), plan.program.context.to_string()),
             ("page size", manifest.page.to_string(), PAGE.to_string()),
-            ("program", short(&manifest.program), short(&hash)),
+            ("program", manifest.program.clone(), hash),
             kernels,
         ];
         match pairs.into_iter().find(|(_, found, wanted)| found != wanted) {
             None => Ok(()),
-            Some((what, found, wanted)) => Err(BundleError::Foreign { folder: self.origin(), what, found, wanted }),
+            Some((what, found, wanted)) => {
+                // Of a hash a few digits are shown, and all are compared.
+                let hash = ["model", "program"].contains(&what);
+                let [found, wanted] =
+                    [found, wanted].map(|text| if hash { text.chars().take(16).collect() } else { text });
+                Err(BundleError::Foreign { folder: self.origin(), what, found, wanted })
+            }
         }
     }
 
