@@ -103,7 +103,7 @@ pub struct DeployOptions {
 /// The settings of one device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// Pages of the pool ([`vosti_wiring::caches`]); none: as many as fit into a GPU's free memory, or one.
+    /// Pages of the pool ([`mod@vosti_wiring::caches`]); none: as many as fit into a GPU's free memory, or one.
     pub pages: Option<usize>,
     /// Sequences that must find room for their states.
     pub together: usize,

@@ -126,7 +126,16 @@ fn calls(grammar: &Grammar, text: &str) -> Vec<(String, Value)> {
 
 /// `tools` as a chat template of each form would have them.
 fn in_every_form(choice: &Choice, parallel: bool) -> Vec<Grammar> {
-    let templates = ["", "<|python_tag|> \"parameters\": ", "[TOOL_CALLS] [", "[TOOL_CALLS][", "[TOOL_CALLS] [ARGS]"];
+    let templates = [
+        "",
+        "<|python_tag|> \"parameters\": ",
+        "[TOOL_CALLS] [",
+        "[TOOL_CALLS][",
+        "[TOOL_CALLS] [ARGS]",
+        "<tool_call><function=",
+        "<tool_call><arg_key></arg_key>\n<arg_value>",
+        "<tool_call><arg_key></arg_key><arg_value>",
+    ];
     let of = |template: &&str| match tools(choice.clone(), parallel) {
         Grammar::Tools(tools) => Grammar::Tools(tools.in_form(tools::format::Format::of_text(template))),
         grammar => grammar,

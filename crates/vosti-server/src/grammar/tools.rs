@@ -7,6 +7,7 @@
 
 pub mod format;
 pub mod reader;
+pub mod tags;
 
 use super::thought::OPEN;
 use super::{Grammar, GrammarError, harmony, json_rule, part, relax, slashed};
@@ -242,7 +243,14 @@ impl Tools {
                 Some((opening, _)) => in_words_of_json(opening),
                 None => literal(&format!("{}{}", function.name, literals.middle)),
             };
-            rules += &format!("{name}: {head} {}\n", json_rule(&function.arguments()));
+            let (rule, schema) = (format!("{name}_arguments"), function.arguments());
+            rules += &match &literals.tags {
+                None => format!("{name}: {head} {}\n", json_rule(&schema)),
+                Some(tags) => match tags::rules(tags, &rule, &schema) {
+                    None => format!("{name}: {head}\n"),
+                    Some(arguments) => format!("{name}: {head} {rule}\n{arguments}"),
+                },
+            };
         }
         Ok(rules)
     }

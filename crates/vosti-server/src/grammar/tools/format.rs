@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows functions or schemas. A form without a row is not supported.
 
+use super::tags::Tags;
 use crate::grammar::harmony;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -26,6 +27,12 @@ pub enum Format {
     Harmony,
     /// Mistral from 2025 on: `[TOOL_CALLS]`, a name, `[ARGS]`, the arguments, for each call.
     MistralArgs,
+    /// Qwen 3 Coder, Qwen 3.5, Nemotron 3: `<tool_call>`, `<function=NAME>`, and `<parameter=NAME>` around each argument.
+    QwenTags,
+    /// GLM 4.5 and 4.6: `<tool_call>NAME`, and on lines of their own `<arg_key>` and `<arg_value>` of each argument.
+    GlmLines,
+    /// GLM 4.7: the same on one line.
+    GlmTags,
 }
 
 /// The literal parts of an answer with calls: `mark head NAME middle ARGUMENTS (next NAME middle ARGUMENTS)* tail`.
@@ -43,14 +50,17 @@ pub struct Literals {
     pub next: Option<&'static str>,
     /// After the last call's arguments.
     pub tail: &'static str,
+    /// Around each argument; none: the arguments are one JSON object.
+    pub tags: Option<Tags>,
 }
 
 impl Format {
     /// The form in which a chat template writes a call, as a conversation with a call shows; if it shows none, as the template's text
     /// says. None if it has no tools.
     pub fn of(template: &ChatTemplate) -> Option<Self> {
-        const FORMS: [Format; 5] =
-            [Format::Hermes, Format::Llama, Format::MistralSpaced, Format::MistralList, Format::MistralArgs];
+        use Format::{GlmLines, GlmTags, Hermes, Llama, MistralArgs, MistralList, MistralSpaced, QwenTags};
+        const FORMS: [Format; 8] =
+            [Hermes, Llama, MistralSpaced, MistralList, MistralArgs, QwenTags, GlmLines, GlmTags];
         let arguments = json!({ "vosti_key": "vosti_value" });
         let call = json!({ "name": "vosti_probe", "arguments": arguments });
         // Mistral's templates want nine letters and digits.
@@ -67,7 +77,11 @@ impl Format {
         let written = |form: &Format| {
             let Some(form) = form.literals() else { return false };
             let (mark, head, middle) = (form.mark, form.head, form.middle);
-            shown.contains(&format!("{mark}{head}vosti_probe{middle}{{\"vosti_key\": \"vosti_value\"}}"))
+            let arguments = match &form.tags {
+                Some(Tags { key, value, end }) => format!("{key}vosti_key{value}vosti_value{end}"),
+                None => "{\"vosti_key\": \"vosti_value\"}".into(),
+            };
+            shown.contains(&format!("{mark}{head}vosti_probe{middle}{arguments}"))
         };
         FORMS.into_iter().find(written).or_else(|| Self::of_text(template.source()))
     }
@@ -87,7 +101,12 @@ impl Format {
             return Some(Self::Harmony);
         }
         if has(HERMES.mark) {
-            return Some(Self::Hermes);
+            return Some(match (has("<function="), has("<arg_key>"), has("</arg_key>\n<arg_value>")) {
+                (true, ..) => Self::QwenTags,
+                (_, true, true) => Self::GlmLines,
+                (_, true, false) => Self::GlmTags,
+                _ => Self::Hermes,
+            });
         }
         (has("<|python_tag|>") && has("\"parameters\": ")).then_some(Self::Llama)
     }
@@ -100,6 +119,9 @@ impl Format {
             Self::MistralSpaced => Some(&MISTRAL_SPACED),
             Self::MistralList => Some(&MISTRAL_LIST),
             Self::MistralArgs => Some(&MISTRAL_ARGS),
+            Self::QwenTags => Some(&QWEN_TAGS),
+            Self::GlmLines => Some(&GLM_LINES),
+            Self::GlmTags => Some(&GLM_TAGS),
             Self::Harmony => None,
         }
     }
@@ -112,6 +134,34 @@ const HERMES: Literals = Literals {
     middle: "\", \"arguments\": ",
     next: Some("}\n</tool_call>\n<tool_call>\n{\"name\": \""),
     tail: "}\n</tool_call>",
+    tags: None,
+};
+
+const QWEN_TAGS: Literals = Literals {
+    mark: "<tool_call>",
+    anywhere: true,
+    head: "\n<function=",
+    middle: ">\n",
+    next: Some("</function>\n</tool_call>\n<tool_call>\n<function="),
+    tail: "</function>\n</tool_call>",
+    tags: Some(Tags { key: "<parameter=", value: ">\n", end: "\n</parameter>\n" }),
+};
+
+const GLM_LINES: Literals = Literals {
+    mark: "<tool_call>",
+    anywhere: true,
+    head: "",
+    middle: "\n",
+    next: Some("</tool_call>\n<tool_call>"),
+    tail: "</tool_call>",
+    tags: Some(Tags { key: "<arg_key>", value: "</arg_key>\n<arg_value>", end: "</arg_value>\n" }),
+};
+
+const GLM_TAGS: Literals = Literals {
+    middle: "",
+    next: Some("</tool_call><tool_call>"),
+    tags: Some(Tags { key: "<arg_key>", value: "</arg_key><arg_value>", end: "</arg_value>" }),
+    ..GLM_LINES
 };
 
 const LLAMA: Literals = Literals {
@@ -121,12 +171,20 @@ const LLAMA: Literals = Literals {
     middle: "\", \"parameters\": ",
     next: None,
     tail: "}",
+    tags: None,
 };
 
 const MISTRAL_SPACED: Literals = Literals { head: " [{\"name\": \"", ..MISTRAL_LIST };
 
-const MISTRAL_ARGS: Literals =
-    Literals { mark: "[TOOL_CALLS]", anywhere: true, head: "", middle: "[ARGS]", next: Some("[TOOL_CALLS]"), tail: "" };
+const MISTRAL_ARGS: Literals = Literals {
+    mark: "[TOOL_CALLS]",
+    anywhere: true,
+    head: "",
+    middle: "[ARGS]",
+    next: Some("[TOOL_CALLS]"),
+    tail: "",
+    tags: None,
+};
 
 const MISTRAL_LIST: Literals = Literals {
     mark: "[TOOL_CALLS]",
@@ -135,4 +193,5 @@ const MISTRAL_LIST: Literals = Literals {
     middle: "\", \"arguments\": ",
     next: Some("}, {\"name\": \""),
     tail: "}]",
+    tags: None,
 };

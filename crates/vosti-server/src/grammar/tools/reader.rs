@@ -4,7 +4,10 @@
 //! text and of arguments once, and never takes one back: a call that the end of the answer cuts off has a name and the
 //! arguments that came. A call that is cut off before its name is complete is dropped: it is neither text nor a call.
 
+use std::collections::BTreeMap;
+
 use super::format::Literals;
+use super::tags::{self, Kind};
 use super::{Choice, Tools};
 
 /// A part of an answer with tools.
@@ -29,6 +32,8 @@ pub struct Reader {
     literals: &'static Literals,
     /// See [`Tools::openings`].
     openings: Vec<(String, String)>,
+    /// The kinds of each function's arguments, where they stand in tags.
+    kinds: BTreeMap<String, BTreeMap<String, Kind>>,
     /// Text may come before calls.
     anywhere: bool,
     state: State,
@@ -47,6 +52,8 @@ enum State {
     /// In a name, or in the literal text that follows it.
     Name(String),
     Arguments(Json),
+    /// In arguments that stand in tags.
+    Tags(tags::Reader),
     /// After arguments, with the literal text so far.
     After(String),
 }
@@ -60,7 +67,9 @@ impl Reader {
             Choice::Required | Choice::Named(_) => State::Head(literals.mark.len() + literals.head.len()),
         };
         let (openings, anywhere) = (tools.openings(), tools.text_before_calls(literals));
-        Some(Self { literals, openings, anywhere, state, calls: 0 })
+        let tagged = literals.tags.iter().flat_map(|_| &tools.functions);
+        let kinds = tagged.map(|function| (function.name.clone(), tags::kinds(&function.arguments()))).collect();
+        Some(Self { literals, openings, kinds, anywhere, state, calls: 0 })
     }
 
     /// True if there are calls and the last one's arguments are complete.
@@ -125,12 +134,22 @@ impl Reader {
                 self.state = self.name_after(left);
             }
             State::Name(name) => {
-                name.push(letter);
-                let whole = name.strip_suffix(self.literals.middle).map(str::to_string);
-                if let Some(name) = whole {
+                // Where nothing follows a name, it ends at the first tag.
+                let ended = self.literals.middle.is_empty() && letter == '<';
+                if !ended {
+                    name.push(letter);
+                }
+                let whole = match self.literals.middle {
+                    "" => ended.then_some(name.as_str()),
+                    middle => name.strip_suffix(middle),
+                };
+                if let Some(name) = whole.map(str::to_string) {
                     self.calls += 1;
+                    self.state = self.arguments(&name);
                     pieces.push(Piece::Call { name });
-                    self.state = State::Arguments(Json::default());
+                    if ended {
+                        self.step(letter, pieces);
+                    }
                 }
             }
             State::Arguments(json) => {
@@ -144,6 +163,15 @@ impl Reader {
                     Place::Behind => self.state = State::After(letter.to_string()),
                 }
             }
+            State::Tags(arguments) => {
+                let (json, behind) = arguments.step(letter);
+                if !json.is_empty() {
+                    give(pieces, Piece::Arguments(json));
+                }
+                if let Some(behind) = behind {
+                    self.state = State::After(behind);
+                }
+            }
             State::After(seen) => {
                 seen.push(letter);
                 match self.literals.next {
@@ -151,6 +179,14 @@ impl Reader {
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// Before the arguments of this function.
+    fn arguments(&self, name: &str) -> State {
+        match &self.literals.tags {
+            None => State::Arguments(Json::default()),
+            Some(tags) => State::Tags(tags::Reader::new(tags, self.kinds.get(name).cloned().unwrap_or_default())),
         }
     }
 
@@ -180,7 +216,7 @@ fn held_back(text: &str, mark: &str, anywhere: bool) -> usize {
 
 /// Finds the end of a JSON value.
 #[derive(Clone, Debug, Default)]
-struct Json {
+pub(super) struct Json {
     depth: usize,
     in_text: bool,
     escaped: bool,
@@ -188,14 +224,19 @@ struct Json {
 
 /// The place of a letter in or after a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Inside,
     Last,
     Behind,
 }
 
 impl Json {
-    fn step(&mut self, letter: char) -> Place {
+    /// Between the quotes of a text.
+    pub fn in_text(&self) -> bool {
+        self.in_text
+    }
+
+    pub fn step(&mut self, letter: char) -> Place {
         if self.in_text {
             let escaped = std::mem::replace(&mut self.escaped, false);
             self.escaped = letter == '\\' && !escaped;

@@ -220,6 +220,9 @@ fn a_template_says_how_its_model_calls() {
         ("{{- \"[TOOL_CALLS] [\" }}", Some(Format::MistralSpaced)),
         ("{{- \"[TOOL_CALLS][\" }}", Some(Format::MistralList)),
         ("{{- '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}", Some(Format::MistralArgs)),
+        ("'<tool_call>\\n<function=' + name", Some(Format::QwenTags)),
+        ("<tool_call>{{ name }}\n<arg_key>{{ k }}</arg_key>\n<arg_value>", Some(Format::GlmLines)),
+        ("<tool_call>{{ name }}<arg_key>{{ k }}</arg_key><arg_value>", Some(Format::GlmTags)),
         ("{{ messages }}", None),
     ] {
         assert_eq!(Format::of_text(template), format, "{template}");
@@ -245,4 +248,97 @@ fn the_form_of_calls_is_the_one_that_a_template_writes() {
     // What it writes counts, and not what its text speaks of.
     assert_eq!(of(&format!("{{# <tool_call> #}}{}", writes(llama))), Some(Format::Llama));
     assert_eq!(of("{{ messages[0].content }}"), None);
+}
+
+/// A function with an argument of each kind.
+fn tagged(format: Format) -> Tools {
+    let parameters = json!({ "type": "object", "$defs": { "Day": { "enum": ["mon", "tue"] } }, "properties": {
+        "city": { "type": "string" }, "days": { "type": "integer" }, "at": { "type": ["string", "null"] }, "day": { "$ref": "#/$defs/Day" },
+        "parts": { "type": "array", "items": { "type": "string" } }, "id": { "anyOf": [{ "type": "string" }, { "type": "integer" }] } } });
+    let functions = vec![Function { parameters: Some(parameters), ..function("get") }, function("now")];
+    Tools { format, ..Tools::new(functions, Choice::Auto, true).expect("tools") }
+}
+
+#[test]
+fn arguments_in_tags_are_read_as_json_wherever_the_answer_is_cut() {
+    let given = [
+        ("city", "Sa\"o\nPaulo </par <", json!("Sa\"o\nPaulo </par <")),
+        ("days", "-3", json!(-3)),
+        ("at", "null", json!(null)),
+        ("day", "mon", json!("mon")),
+        ("parts", "[\"a</arg_value>\", \"b\"]", json!(["a</arg_value>", "b"])),
+        ("id", "7", json!(7)),
+        ("other", "{\"a\": \"x", json!("{\"a\": \"x")),
+    ];
+    for format in [Format::QwenTags, Format::GlmLines, Format::GlmTags] {
+        let form = format.literals().expect("a row");
+        let tags = form.tags.as_ref().expect("tags");
+        let arguments: String =
+            given.iter().map(|(name, text, _)| format!("{}{name}{}{text}{}", tags.key, tags.value, tags.end)).collect();
+        let next = form.next.expect("several calls");
+        let answer = format!(
+            "I look.{}{}get{}{arguments}{next}now{}{}",
+            form.mark, form.head, form.middle, form.middle, form.tail
+        );
+        let (whole, called) = told(&tagged(format), [answer.as_str()]);
+        let wanted: Value = given
+            .iter()
+            .map(|(name, _, value)| (name.to_string(), value.clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        assert!(called && whole.text == "I look.", "{whole:?}");
+        assert_eq!(whole.calls.len(), 2, "{whole:?}");
+        assert_eq!(serde_json::from_str::<Value>(&whole.calls[0].1).expect("JSON"), wanted, "{format:?}");
+        assert_eq!(whole.calls[1], ("now".to_string(), "{}".to_string()));
+        let letters: Vec<char> = answer.chars().collect();
+        for cut in 0..letters.len() {
+            let parts: Vec<String> = letters[..cut].iter().map(char::to_string).collect();
+            let (read, _) = told(&tagged(format), parts.iter().map(String::as_str));
+            for (index, ((name, json), (known, all))) in read.calls.iter().zip(&whole.calls).enumerate() {
+                let fits = if index + 1 == read.calls.len() { all.starts_with(json.as_str()) } else { all == json };
+                assert!(name == known && fits, "{format:?}: {read:?}");
+            }
+            assert!(read.calls.is_empty() || read.text == "I look.", "{read:?}");
+        }
+    }
+}
+
+/// The templates of models that call in tags, as far as they write calls.
+#[test]
+fn a_template_that_writes_tags_has_their_form() {
+    let of = |call: &str| {
+        let source = format!(
+            "{{% for m in messages %}}{{{{ m.content }}}}{{% for c in m.tool_calls or [] %}}{{% set f = c.function %}}{call}{{% endfor %}}{{% endfor %}}"
+        );
+        Format::of(&vosti_model::ChatTemplate::new(source, String::new(), String::new()).expect("a template"))
+    };
+    let each = |text: &str| format!("{{% for k, v in f.arguments|items %}}{text}{{% endfor %}}");
+    let qwen = each("{{ '<parameter=' + k + '>\\n' + v + '\\n</parameter>\\n' }}");
+    assert_eq!(
+        of(&format!(
+            "{{{{ '<tool_call>\\n<function=' + f.name + '>\\n' }}}}{qwen}{{{{ '</function>\\n</tool_call>' }}}}"
+        )),
+        Some(Format::QwenTags)
+    );
+    let glm = each("<arg_key>{{ k }}</arg_key><arg_value>{{ v }}</arg_value>");
+    assert_eq!(of(&format!("<tool_call>{{{{ f.name }}}}{glm}</tool_call>")), Some(Format::GlmTags));
+}
+
+#[test]
+fn published_templates_have_the_forms_that_their_models_are_trained_on() {
+    let Some(templates) = vosti_test_tools::llama_cpp("models/templates") else { return };
+    for (name, form) in [
+        ("Qwen-Qwen3-0.6B", Format::Hermes),
+        ("meta-llama-Llama-3.1-8B-Instruct", Format::Llama),
+        ("Mistral-Small-3.2-24B-Instruct-2506", Format::MistralArgs),
+        ("Qwen3-Coder", Format::QwenTags),
+        ("Qwen3.5-4B", Format::QwenTags),
+        ("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", Format::QwenTags),
+        ("GLM-4.6", Format::GlmLines),
+        ("GLM-4.7-Flash", Format::GlmTags),
+    ] {
+        let source = std::fs::read_to_string(templates.join(format!("{name}.jinja"))).expect("a template");
+        let template = vosti_model::ChatTemplate::new(source, String::new(), String::new()).expect("a template");
+        assert_eq!(Format::of(&template), Some(form), "{name}");
+    }
 }
