@@ -1,6 +1,9 @@
 // ---- Markdown, as far as answers use it ----
 
-const INLINE = /(`+)([\s\S]+?)\1(?!`)|\*\*(\S[\s\S]*?)\*\*|(?<![\w*])\*([^\s*](?:[\s\S]*?[^\s*])?)\*(?![\w*])|~~(\S[\s\S]*?)~~|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)|\\\(([\s\S]+?)\\\)|\$\$([\s\S]+?)\$\$|(?<![\w$\\])\$(?![\s$])([^$\n]*?[^\s$\\])\$(?![\w$])|https?:\/\/[^\s<>()"'`]+/g;
+// What is nested deeper than this is shown as it is: an answer may be of any kind.
+const DEPTH_MAX = 12;
+
+const INLINE = /(?<!`)(`+)(?!`)([\s\S]+?)(?<!`)\1(?!`)|\*\*(\S[\s\S]*?)\*\*|(?<![\w*])\*([^\s*](?:[\s\S]*?[^\s*])?)\*(?![\w*])|~~(\S[\s\S]*?)~~|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)|\\\(([\s\S]+?)\\\)|\$\$([\s\S]+?)\$\$|(?<![\w$\\])\$(?![\s$])([^$\n]*?[^\s$\\])\$(?![\w$])|https?:\/\/[^\s<>()"'`]+/g;
 
 function link(text, to) {
   const made = make("a", text);
@@ -10,10 +13,10 @@ function link(text, to) {
   return made;
 }
 
-function inline(text) {
+function inline(text, depth = 0) {
   const out = document.createDocumentFragment();
   const plain = part => part.split("\n").forEach((line, i) => { if (i) out.append(make("br")); out.append(line); });
-  const nested = (tag, part) => { const made = make(tag); made.append(inline(part)); out.append(made); };
+  const nested = (tag, part) => { const made = make(tag); made.append(depth < DEPTH_MAX ? inline(part, depth + 1) : part); out.append(made); };
   let at = 0;
   for (const found of text.matchAll(INLINE)) {
     plain(text.slice(at, found.index));
@@ -55,7 +58,7 @@ function table(lines) {
 }
 
 // A list's lines: each item is its own text with the lines under it that are indented.
-function list(lines) {
+function list(lines, depth) {
   const [, indent, number] = lines[0].match(ITEM);
   const made = make(number === undefined ? "ul" : "ol");
   if (number !== undefined) made.start = Number(number);
@@ -67,14 +70,15 @@ function list(lines) {
   }
   for (const item of items) {
     const li = make("li");
-    li.append(item.length === 1 ? inline(item[0]) : markdown(item.join("\n")));
+    li.append(item.length === 1 ? inline(item[0]) : markdown(item.join("\n"), depth + 1));
     made.append(li);
   }
   return made;
 }
 
-function markdown(text) {
+function markdown(text, depth = 0) {
   const out = document.createDocumentFragment(), lines = text.split("\n");
+  if (depth > DEPTH_MAX) { out.append(text); return out; }
   for (let i = 0; i < lines.length;) {
     const line = lines[i], start = i, fence = line.match(FENCE), head = line.match(HEAD);
     if (!line.trim()) i++;
@@ -93,14 +97,14 @@ function markdown(text) {
     else if (/^\s*>/.test(line)) {
       while (i < lines.length && /^\s*>/.test(lines[i])) i++;
       const made = make("blockquote");
-      made.append(markdown(lines.slice(start, i).map(quoted => quoted.replace(/^\s*> ?/, "")).join("\n")));
+      made.append(markdown(lines.slice(start, i).map(quoted => quoted.replace(/^\s*> ?/, "")).join("\n"), depth + 1));
       out.append(made);
     } else if (ITEM.test(line)) {
-      const depth = line.match(ITEM)[1].length;
+      const indent = line.match(ITEM)[1].length;
       const inside = (here, next) => ITEM.test(here) || /^\s/.test(here) && here.trim()
         || !here.trim() && next !== undefined && (/^\s+\S/.test(next) || ITEM.test(next));
       for (i++; i < lines.length && inside(lines[i], lines[i + 1]);) i++;
-      out.append(list(lines.slice(start, i).map(item => item.slice(Math.min(depth, item.search(/\S|$/))))));
+      out.append(list(lines.slice(start, i).map(item => item.slice(Math.min(indent, item.search(/\S|$/)))), depth));
     } else if (begins(line, lines[i + 1])) {
       while (i < lines.length && lines[i].includes("|")) i++;
       out.append(table(lines.slice(start, i)));

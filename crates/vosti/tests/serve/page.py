@@ -113,6 +113,10 @@ def main(browser):
               "li": 2, "deep": ["deep"], "th": ["a", "b"], "td": ["1", "2"], "quote": ["said"],
               "pre": ['fn main() { println!("<script>"); }'], "copy": ["Copy"], "bad": 0}
     claim("Markdown becomes elements, and nothing else does", shown == wanted, shown)
+    heavy = [">" * 20_000, "".join("`" * n + "a" for n in range(1, 150)), "*a " * 10_000, "**~~" * 3_000 + "x" + "~~**" * 3_000, "[a" * 10_000]
+    lengths = browser.run(f"{json.dumps(heavy)}.map(text => {{ const box = document.createElement('div'); box.append(markdown(text));"
+                          " return box.textContent.length; })")
+    claim("text of nothing but marks is shown", all(lengths), lengths)
     fresh(browser)
     hostile = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
     browser.type(hostile)
