@@ -98,7 +98,7 @@ CONFIGS = {
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3-moe": 310, "olmoe": 295,
-         "mixtral": 372, "granite-moe": 358, "glm4-moe": 802, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
+         "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
 

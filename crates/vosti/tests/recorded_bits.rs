@@ -38,7 +38,7 @@ const RECORDED: [(&str, [&str; 2]); 25] = [
     ("granite-moe", ["84ed0da3b5f1b5f7d3318237f99e673f", "fbeab4efe306a372abed2d947a51c532"]),
     ("lfm2", ["46b531afff0ebc2054bdd7d9e7a76ef4", "ab29c13a6f56edf2c98bf331c78fba71"]),
     ("qwen3_5", ["33be58fefe98308604cf4efa53f35d85", "5e70127b2f1c58f51726ae4af165fcb7"]),
-    ("glm4-moe", ["3a70c1bcf697d16ca09dd5eb2dec7f4c", "01f7960588bb0e6c2b16bf2408318290"]),
+    ("glm4-moe", ["f379b42cb2ded16cb2075df74f511e4a", "8ad22770208bd5f1c76d94b097d3c6c1"]),
     ("ernie4_5", ["84dc7372e02b3a8ffe4f01edec19d8ca", "0f5265058f60f4597c70fd0ef3dd48fb"]),
 ];
 
