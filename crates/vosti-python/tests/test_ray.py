@@ -80,25 +80,30 @@ class TestRay(unittest.TestCase):
         return [(process, actor) for process, actor in parents.items()
                 if parents.get(parents.get(actor)) == os.getpid() and is_server(process)]
 
+    def killed(self, name, whole):
+        """How many streams went on after one replica's server or actor was killed. All must be as `whole`."""
+        self.all_run()
+        before, answers = len(self.handle.resumed.remote().result()), [None] * len(KINDS)
+        all_begun = threading.Barrier(len(KINDS) + 1, timeout=300)
+
+        def ask(number):
+            answers[number] = said(self.ask(*KINDS[number], begun=all_begun.wait))
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(KINDS))]
+        for thread in threads:
+            thread.start()
+        all_begun.wait()
+        server, actor = self.servers()[0]
+        os.kill(server if name == "server" else actor, signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(answers, whole, name)
+        return len(self.handle.resumed.remote().result()) - before
+
     def test_streams_of_a_killed_replica_are_the_undisturbed_ones(self):
         whole = [said(self.ask(*kind)) for kind in KINDS]
         for name in ("server", "actor"):
-            self.all_run()
-            before, answers = len(self.handle.resumed.remote().result()), [None] * len(KINDS)
-            all_begun = threading.Barrier(len(KINDS) + 1, timeout=300)
-
-            def ask(number):
-                answers[number] = said(self.ask(*KINDS[number], begun=all_begun.wait))
-            threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(KINDS))]
-            for thread in threads:
-                thread.start()
-            all_begun.wait()
-            server, actor = self.servers()[0]
-            os.kill(server if name == "server" else actor, signal.SIGKILL)
-            for thread in threads:
-                thread.join()
-            self.assertEqual(answers, whole, name)
-            self.assertGreater(len(self.handle.resumed.remote().result()), before, name)
+            # On a busy machine a replica may have ended its streams before it is killed.
+            self.assertTrue(any(self.killed(name, whole) > 0 for _ in range(5)), name)
 
     def test_what_is_not_a_stream_passes_through_and_what_is_wrong_is_said(self):
         body = {"model": "smollm2-135m", "prompt": "x", "max_tokens": 2}
