@@ -3,7 +3,8 @@
 //! A call is written in the form that the chat template writes (`format.rs` has the forms), and such a template gets the
 //! functions as its `tools`. For a template without tools the form is Hermes's: the functions go into the system message, and
 //! earlier calls and results into ordinary messages, so tools work with every chat model. The grammar makes each call
-//! well-formed and its arguments valid, always. `reader.rs` reads them back.
+//! well-formed and its arguments valid, always; where texts stand in tags, but for their patterns and formats (`tags.rs`).
+//! `reader.rs` reads them back.
 
 pub mod format;
 pub mod reader;

@@ -4,12 +4,12 @@
 //! is JSON. Arguments come in the order of the schema. A text ends at the first end tag; its length is the schema's, and a pattern or a
 //! format of it is not looked at. Read next: `format.rs`, which has the tags.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
 use super::reader::Json;
-use crate::grammar::json_rule;
+use crate::grammar::{BYTES_MAX, json_rule};
 
 /// The literal text around an argument: `key NAME value VALUE end`.
 #[derive(Debug)]
@@ -34,32 +34,38 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Of the values that a schema allows; `root` has its definitions.
+    /// Of the values that a schema allows; `root` has its definitions. Each reference is followed once, so that references in a circle
+    /// end, and nothing recurs.
     fn of(schema: &Value, root: &Value) -> Self {
-        let schema = resolved(schema, root);
-        let all = |kinds: Vec<Kind>| match kinds[..] {
-            [first, ref more @ ..] if more.iter().all(|kind| *kind == first) => first,
-            _ => Kind::Either,
-        };
-        let of_value = |value: &Value| if value.is_string() { Kind::Text } else { Kind::Json };
+        let (mut left, mut seen, mut found) = (vec![schema], HashSet::new(), Vec::new());
         let of_type = |name: &Value| if name == "string" { Kind::Text } else { Kind::Json };
-        if let Some(values) = schema["enum"].as_array() {
-            return all(values.iter().map(of_value).collect());
-        }
-        if let Some(value) = schema.get("const") {
-            return of_value(value);
-        }
-        match &schema["type"] {
-            Value::Array(types) => return all(types.iter().map(of_type).collect()),
-            name @ Value::String(_) => return of_type(name),
-            _ => {}
-        }
-        let choices = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
-        match choices {
-            Some(choices) if !choices.iter().any(|choice| choice == schema) => {
-                all(choices.iter().map(|choice| Kind::of(choice, root)).collect())
+        let of_value = |value: &Value| if value.is_string() { Kind::Text } else { Kind::Json };
+        while let Some(schema) = left.pop() {
+            let choices = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
+            if let Some(path) = schema["$ref"].as_str() {
+                match root.pointer(path.strip_prefix('#').unwrap_or(path)) {
+                    Some(next) if seen.insert(path) => left.push(next),
+                    Some(_) => {}
+                    None => found.push(Kind::Either),
+                }
+            } else if let Some(values) = schema["enum"].as_array() {
+                found.extend(values.iter().map(of_value));
+            } else if let Some(value) = schema.get("const") {
+                found.push(of_value(value));
+            } else if let Some(types) = schema["type"].as_array() {
+                found.extend(types.iter().map(of_type));
+            } else if schema["type"].is_string() {
+                found.push(of_type(&schema["type"]));
+            } else if let Some(choices) = choices {
+                left.extend(choices);
+            } else if schema.get("properties").is_some() || schema.get("items").is_some() {
+                found.push(Kind::Json);
+            } else {
+                found.push(Kind::Either);
             }
-            _ if schema.get("properties").is_some() || schema.get("items").is_some() => Kind::Json,
+        }
+        match found[..] {
+            [first, ref more @ ..] if more.iter().all(|kind| *kind == first) => first,
             _ => Kind::Either,
         }
     }
@@ -103,6 +109,10 @@ pub fn rules(tags: &Tags, name: &str, schema: &Value) -> Option<String> {
         let rule = format!("{name}_{index}");
         let optional = if required.iter().any(|known| known == of) { "" } else { "?" };
         line += &format!(" {rule}{optional}");
+        // Each value may repeat all definitions. A grammar of this length is refused, so no more is written.
+        if more.len() > BYTES_MAX {
+            break;
+        }
         more += &format!("{rule}: {} {rule}_value\n", literal(&format!("{key}{of}{value}")));
         more += &value_rule(&format!("{rule}_value"), schema_of, schema, end);
     }

@@ -342,3 +342,17 @@ fn published_templates_have_the_forms_that_their_models_are_trained_on() {
         assert_eq!(Format::of(&template), Some(form), "{name}");
     }
 }
+
+#[test]
+fn references_in_a_circle_or_a_long_chain_have_a_kind_and_definitions_are_not_repeated_without_end() {
+    let link = |to: usize| json!({ "anyOf": [{ "$ref": format!("#/$defs/{to}") }, { "$ref": "#/$defs/0" }] });
+    let mut definitions: serde_json::Map<String, Value> = (0..5000).map(|at| (at.to_string(), link(at + 1))).collect();
+    definitions.insert("5000".into(), json!({ "type": "string" }));
+    let names = (0..2000).map(|at| (format!("p{at}"), json!({ "type": "array", "items": { "$ref": "#/$defs/0" } })));
+    let properties: serde_json::Map<String, Value> = names.chain([("deep".to_string(), link(0))]).collect();
+    let schema = json!({ "type": "object", "properties": properties, "$defs": definitions });
+    assert_eq!(tags::kinds(&schema)["deep"], tags::Kind::Text);
+    let tags = Format::QwenTags.literals().and_then(|form| form.tags.as_ref()).expect("tags");
+    let rules = tags::rules(tags, "x", &schema).expect("arguments");
+    assert!(rules.len() < 2 << 20, "{} bytes", rules.len());
+}
