@@ -3,6 +3,7 @@
 use super::Case;
 use vosti_core::{PartDecl, Program, RowSet};
 use vosti_cpu::Ceilings;
+use vosti_kernels::Const;
 use vosti_model::ModelPlan;
 use vosti_tile::Scalar;
 
@@ -38,8 +39,9 @@ impl Work {
             } else if !used.tokens && used.cache_written.is_none() {
                 let rows = if used.rows == RowSet::All { rows } else { selected };
                 let elements = matrix_elements(plan, used.binding) as f64;
-                work.flops += 2.0 * elements * rows as f64;
-                work.bytes += element_bytes * elements;
+                let [by_row, by_step] = chosen(plan, used.binding, rows);
+                work.flops += 2.0 * elements * by_row * rows as f64;
+                work.bytes += element_bytes * elements * by_step;
             }
         }
         work
@@ -63,10 +65,49 @@ fn matrix_elements(plan: &ModelPlan, k: u32) -> usize {
     names.filter_map(|name| plan.weights.get(name)?.matrix_elements()).sum()
 }
 
+/// The share of a binding's matrices that a row multiplies, and that a step of so many rows reads. Where a row chooses some of a
+/// layer's experts, rows are taken to choose independently, each expert as often as another.
+fn chosen(plan: &ModelPlan, k: u32, rows: usize) -> [f64; 2] {
+    let constants = plan.bindings[k as usize].launches.first().map(|launch| &launch.spec.constants);
+    let constant = |name: &str| match constants.and_then(|constants| constants.get(name)) {
+        Some(Const::Int(value)) => Some(*value as f64),
+        _ => None,
+    };
+    match (constant("TOPK"), constant("E")) {
+        (Some(chosen), Some(experts)) => {
+            let share = chosen / experts;
+            [share, 1.0 - (1.0 - share).powf(rows as f64)]
+        }
+        _ => [1.0, 1.0],
+    }
+}
+
 /// Bytes of a position's entry and of a page's state in a layer.
 fn cache_bytes(program: &Program, layer: u32) -> [f64; 2] {
     let group = &program.groups[program.layers[layer as usize].group as usize];
     let part =
         |part: &PartDecl| Scalar::from(part.dtype).bytes() as f64 * f64::from(part.heads) * f64::from(part.width);
     [&group.entry, &group.state].map(|parts| parts.iter().map(part).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model_source::ModelSource;
+    use vosti_model::Target;
+
+    #[test]
+    fn a_step_reads_the_experts_that_its_rows_choose() {
+        let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../vosti-model/tests/tiny/mixtral/config.json");
+        let source = ModelSource::open(config.as_ref()).unwrap();
+        let plan = source.plan(&Target::named("cpu"), None).unwrap();
+        let experts = plan.bindings.iter().position(|binding| binding.launches[0].spec.kernel == "expert_glu").unwrap();
+        let dense = plan.bindings.iter().position(|binding| binding.launches[0].spec.kernel == "linear").unwrap();
+        // Two of five experts.
+        let [by_row, by_step] = chosen(&plan, experts as u32, 1);
+        assert_eq!((by_row, (by_step - 0.4).abs() < 1e-9), (0.4, true));
+        assert!((chosen(&plan, experts as u32, 2)[1] - 0.64).abs() < 1e-9);
+        assert!(chosen(&plan, experts as u32, 512)[1] > 0.999);
+        assert_eq!(chosen(&plan, dense as u32, 1), [1.0, 1.0]);
+    }
 }
