@@ -2,13 +2,16 @@
 //! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones. The exit code is 1 if
 //! a kernel spills, is refused, or does not compile.
 //!
-//!     cargo run -p vosti-cuda --example every_text [--execute] [TARGET...] [KERNEL...]
+//!     cargo run -p vosti-cuda --example every_text [--execute | --keep=FOLDER] [TARGET...] [KERNEL...]
 //!
 //! Without a target all are tried, and without a kernel all. With `--execute` models are smaller, and the PTX of each kernel that
-//! passes is executed here and compared with the tile interpreter, bit for bit (`cargo xtask execute`).
+//! passes is executed here and compared with the tile interpreter, bit for bit (`cargo xtask execute`). With `--keep` the same
+//! kernels are not executed but written to a folder, for the example `on_card`, which runs them on a GPU.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, CudaError, Executed, Facts, Toolchain, execute, inspect};
@@ -167,7 +170,23 @@ fn compile(tool: &Toolchain, target: &str, specs: &[Spec]) -> Vec<(Spec, Result<
     }
 }
 
-fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String], small: bool) -> bool {
+/// What is done with kernels that compile.
+enum Then {
+    Nothing,
+    Execute,
+    Keep(PathBuf),
+}
+
+/// Writes the assembler text, the machine code, and the compiler's record.
+fn keep(folder: &Path, artifact: &Artifact) {
+    let write = |kind: &str, bytes: &[u8]| fs::write(folder.join(format!("{}.{kind}", artifact.spec)), bytes).unwrap();
+    write("ptx", artifact.ptx.as_bytes());
+    write("cubin", &artifact.cubin);
+    write("json", &serde_json::to_vec(&artifact.metadata).unwrap());
+}
+
+fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String], then: &Then) -> bool {
+    let small = !matches!(then, Then::Nothing);
     let target = format!("cuda-{arch}");
     let mut texts = vosti_model::inventory(&target).unwrap();
     texts.retain(|text| kernels.is_empty() || kernels.contains(&text.kernel));
@@ -190,7 +209,14 @@ fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String], small: bool) -> bo
             scope.spawn(|| {
                 while let Some(some) = next() {
                     for (spec, compiled) in compile(tool, &target, some) {
-                        let executed = compiled.as_ref().ok().filter(|_| small).map(execute);
+                        let executed = match (then, &compiled) {
+                            (Then::Execute, Ok(artifact)) => Some(execute(artifact)),
+                            (Then::Keep(folder), Ok(artifact)) => {
+                                keep(folder, artifact);
+                                None
+                            }
+                            _ => None,
+                        };
                         let mut found = found.lock().unwrap();
                         found.note(arch, &spec, compiled);
                         executed.into_iter().for_each(|executed| found.ran(&spec, executed));
@@ -218,11 +244,17 @@ fn main() {
     if let Some(error) = kernels.iter().find_map(|kernel| vosti_kernels::kernel(kernel).err()) {
         wrong(&error);
     }
-    if let Some(flag) = flags.iter().find(|flag| *flag != "--execute") {
-        wrong(&format!("there is no {flag}"));
-    }
+    let then = match flags.first().map(|flag| (flag, flag.strip_prefix("--keep="))) {
+        None => Then::Nothing,
+        Some((_, Some(folder))) => {
+            fs::create_dir_all(folder).unwrap_or_else(|error| wrong(&error));
+            Then::Keep(folder.into())
+        }
+        Some((flag, None)) if flag == "--execute" => Then::Execute,
+        Some((flag, None)) => wrong(&format!("there is no {flag}")),
+    };
     let Some(python) = vosti_test_tools::python(REQUIREMENT) else { wrong(&format!("{REQUIREMENT} is not there")) };
     let tool = Toolchain::with_python(python);
-    let failed = targets.into_iter().filter(|arch| !compiles(&tool, *arch, &kernels, !flags.is_empty())).count();
+    let failed = targets.into_iter().filter(|arch| !compiles(&tool, *arch, &kernels, &then)).count();
     std::process::exit(i32::from(failed > 0));
 }

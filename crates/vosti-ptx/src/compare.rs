@@ -76,6 +76,16 @@ impl Cases {
         Ok(Cases { names: kernel.params.iter().map(|param| param.name.clone()).collect(), cases })
     }
 
+    /// Each case, and its buffers afterwards in the tile interpreter.
+    pub fn each(&self) -> impl Iterator<Item = (&Case, &[Buffer])> {
+        self.cases.iter().map(|(case, wanted)| (case, wanted.as_slice()))
+    }
+
+    /// The parameters' names, in the order of a case's buffers.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Executes a text on every case. The first difference is an error.
     pub fn check(&self, compiled: &Compiled<'_>) -> Result<(), Difference> {
         let kernel = Kernel::read(compiled.ptx)?;
@@ -106,13 +116,14 @@ pub fn compare(compiled: &Compiled<'_>) -> Result<(), Difference> {
     Cases::new(compiled.spec, compiled.ttir)?.check(compiled)
 }
 
-fn bytes(buffer: &Buffer) -> Vec<u8> {
+/// A buffer's bytes in a device's memory.
+pub fn bytes(buffer: &Buffer) -> Vec<u8> {
     let size = buffer.elem().bytes();
     (0..buffer.len()).flat_map(|at| buffer.bits(at).to_le_bytes().into_iter().take(size)).collect()
 }
 
 /// Bits as the tile interpreter would store them: all NaNs are one.
-fn stored(buffer: &Buffer, bits: u64) -> u64 {
+pub fn stored(buffer: &Buffer, bits: u64) -> u64 {
     match buffer {
         Buffer::F32(_) => stored_f32(f32::from_bits(bits as u32)).into(),
         Buffer::Bf16(_) => stored_bf16(bits as u16).into(),

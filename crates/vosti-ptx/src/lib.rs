@@ -22,7 +22,7 @@ mod warp;
 
 pub use buffers::Buffers;
 pub use case::Case;
-pub use compare::{Cases, Compiled, Difference, compare};
+pub use compare::{Cases, Compiled, Difference, bytes, compare, stored};
 pub use decode::Kernel;
 pub use fault::{Fault, ReadError, RunError};
 pub use launch::{Global, Launch};

@@ -1,6 +1,6 @@
 //! Two launches that a contract relates: their buffers, and the mapping between their rows.
 
-use super::data::{Random, fill, put};
+use super::data::{Random, fill, get, put};
 use super::{Lab, Limits, Param};
 use std::fmt;
 use vosti_core::PAGE;
@@ -193,6 +193,19 @@ impl Side {
             _ => vec![],
         };
         ints.into_iter().flat_map(i32::to_le_bytes).collect()
+    }
+
+    /// Makes subnormal inputs zeros, as tile IR and so the reference does. A GPU computes with them, and may choose another one of
+    /// numbers that the reference finds equal.
+    pub fn flush(&mut self, lab: &Lab) {
+        for (param, bytes) in lab.params.iter().zip(&mut self.buffers).filter(|(param, _)| param.elem.is_float()) {
+            for at in 0..bytes.len() / param.elem.bytes() {
+                let x = get(bytes, param.elem, at);
+                if x.is_subnormal() {
+                    put(bytes, param.elem, at, 0.0f32.copysign(x));
+                }
+            }
+        }
     }
 
     /// A description of the first cell that the kernel wrote and that the contract does not name.
