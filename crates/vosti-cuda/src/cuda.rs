@@ -1,6 +1,6 @@
 //! The GPU behind CUDA's driver interface. libcuda is loaded at run time; without it, everything else still builds and tests.
 //!
-//! None of these calls has run on a GPU yet (`docs/gpu.md`).
+//! They ran on an H200 (`docs/gpu.md`).
 
 use crate::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
 use crate::host::HostMemory;

@@ -1,6 +1,6 @@
 //! The CUDA target: checked-in TTIR becomes cubins, the cubins are checked without a GPU, and a device launches them.
 //!
-//! This crate has not run on a GPU yet. The device has run on a stand-in driver only; `docs/gpu.md` says what that shows.
+//! `docs/gpu.md` says what has run on a GPU, and what on a stand-in driver only.
 //! Building and testing needs neither CUDA nor a driver. libcuda is loaded at run time; Python and Triton are build-time
 //! tools of [`mod@toolchain`] only.
 //! Read next: [`mod@inspect`] and [`mod@execute`] for the build's side, [`mod@device`] for the run's.

@@ -51,7 +51,9 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
         if let Some(card) = card {
             report(arguments, &bundle, &plan, &card)?;
         }
-        print("The certificates' assumptions about the device are untested: nothing here has run on a GPU.\n")?;
+        print(
+            "The certificates' assumptions about the device are untested there: `vosti probe` tests them on the GPU.\n",
+        )?;
     }
     Ok(Outcome::Done)
 }
