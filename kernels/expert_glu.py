@@ -1,18 +1,19 @@
 """The gated unit of the experts that a row chose: `out[t, j] = act(x[t] gate^T) * (x[t] up^T)` of expert `ids[t, j]`.
 
 An expert's matrix has N rows of gate, then N rows of up; ACT is as in `linear_glu`. A program computes a tile of rows for one expert,
-and stores a row where it chose that expert. So an expert that no row of a tile chose is not read on a processor. An index outside of
-the experts counts as the nearest one.
+and stores a row where it chose that expert. If WHOLE is 1, it multiplies nothing for an expert that no row of the tile chose. If WHOLE
+is 0, a processor computes only the rows that are stored. An index outside of the experts counts as the nearest one.
 """
 import triton
 import triton.language as tl
+from chosen import chose
 from product import plus, start, upright
 
 
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "cdiv(N, BN)", "E"]
-# text = ["BK", "SWAP"]
+# text = ["WHOLE", "BK", "SWAP"]
 # [params]
 # x = "in 0"
 # ids = "in 1 i32"
@@ -30,8 +31,8 @@ from product import plus, start, upright
 # out = ["rows", "TOPK", "N"]
 # ///
 @triton.jit
-def expert_glu(x, ids, rows, w, out, K, N, E, ACT, TOPK: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-               BK: tl.constexpr, SWAP: tl.constexpr):
+def expert_glu(x, ids, rows, w, out, K, N, E, ACT, TOPK: tl.constexpr, WHOLE: tl.constexpr, BM: tl.constexpr,
+               BN: tl.constexpr, BK: tl.constexpr, SWAP: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     col = tl.program_id(1) * BN
@@ -42,7 +43,14 @@ def expert_glu(x, ids, rows, w, out, K, N, E, ACT, TOPK: tl.constexpr, BM: tl.co
     up_tile = tl.make_block_ptr(own + N.to(tl.int64) * K, (K, N), (1, K), (0, col), (BK, BN), (0, 1))
     gate = start(BM, BN, SWAP)
     up = start(BM, BN, SWAP)
-    for _ in range(0, K, BK):
+    t = row + tl.arange(0, BM)
+    limit = K
+    if WHOLE == 1:
+        wanted = t < 0
+        for j in tl.static_range(TOPK):
+            wanted |= chose(ids + t * TOPK + j, t < m, expert, E)
+        limit = tl.where(tl.max(wanted.to(tl.int32), 0) > 0, K, 0)
+    for _ in range(0, limit, BK):
         a = tl.load(x_tile, boundary_check=(0, 1), padding_option="zero")
         g = tl.load(gate_tile, boundary_check=(0, 1), padding_option="zero")
         u = tl.load(up_tile, boundary_check=(0, 1), padding_option="zero")
@@ -55,11 +63,8 @@ def expert_glu(x, ids, rows, w, out, K, N, E, ACT, TOPK: tl.constexpr, BM: tl.co
     if ACT == 1:
         z = 1.5957691216057308 * (gate + 0.044715 * (gate * gate * gate))
     y = upright((gate / (1.0 + tl.exp(-z)) * up).to(out.dtype.element_ty), SWAP)
-    t = row + tl.arange(0, BM)
     n = col + tl.arange(0, BN)
     for j in tl.static_range(TOPK):
         entry = t * TOPK + j
-        chosen = tl.load(ids + entry, mask=t < m, other=0)
-        chosen = tl.minimum(tl.maximum(chosen, 0), E - 1)
-        mine = (t < m) & (chosen == expert)
+        mine = chose(ids + entry, t < m, expert, E)
         tl.store(out + (entry.to(tl.int64)[:, None] * N + n[None, :]), y, mask=mine[:, None] & (n < N)[None, :])

@@ -62,7 +62,7 @@ const SOURCES: &[(&str, &str)] = sources![
 
 /// Sources that kernels import.
 const SHARED: &[(&str, &str)] =
-    sources!["convolution", "integers", "online_softmax", "product", "rotation", "selection"];
+    sources!["chosen", "convolution", "integers", "online_softmax", "product", "rotation", "selection"];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]

@@ -52,11 +52,11 @@ pub struct Facts {
     pub in_flight: u64,
     /// Blocks that a multiprocessor holds at once.
     pub blocks: u32,
-    /// The reductions, in the order of the text.
+    /// The reductions of floats, in the order of the text.
     pub reductions: Vec<Reduction>,
 }
 
-/// A reduction and the layout of its tile's lanes in threads: see [`interchangeable`].
+/// A reduction of floats and the layout of its tile's lanes in threads: see [`interchangeable`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reduction {

@@ -138,6 +138,10 @@ impl<'k, 's> Prover<'k, 's> {
                 more.extend(run.world.facts(&mut self.t, &asserted));
             }
             let [l, r] = [0, 1].map(|side| (&self.runs[side].world, &self.chosen[side]));
+            let seen = self.t.reachable(&asserted);
+            for reduction in self.runs.iter().flat_map(|run| &run.witnessed) {
+                more.extend(reduction.facts(&mut self.t, &seen));
+            }
             more.extend(data::shared(&mut self.t, &self.runs[0].problem.buffers, l, r, &asserted));
             more.retain(|f| self.t.as_bool(*f) != Some(true) && known.insert(*f));
             if more.is_empty() {

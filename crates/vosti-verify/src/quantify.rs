@@ -1,8 +1,8 @@
 //! "Some lane of a mask is set", exactly, as a term in which the lane does not occur.
 //!
 //! A guard such as `any(mask)` says that a lane exists. For masks made of linear comparisons the comparisons' bounds alone
-//! decide that, so no quantifier reaches the solver. Any other mask gives None, and the caller makes its value opaque,
-//! because a guess here could make a wrong proof. Read next: [`crate::run`].
+//! decide that, so no quantifier reaches the solver. For any other mask, such as one of integers that are data, the caller makes
+//! the condition unknown, and knows of it only that a lane which sets the mask makes it true. Read next: [`crate::run`].
 
 use crate::term::{Node, Term, Terms};
 use std::collections::HashMap;
@@ -10,23 +10,52 @@ use std::collections::HashMap;
 /// Masks with more alternatives than this give None.
 const ALTERNATIVES_MAX: usize = 32;
 
-/// The condition that some `lane` in `0..n` makes `mask` true. `since` is the mark at which `lane` was made.
-///
-/// A variable made after the mark may stand for another value at each lane (an opaque value at this lane): a mask in which
-/// one occurs gives None.
-pub(crate) fn some_lane(t: &mut Terms, mask: Term, lane: Term, n: i128, since: u32) -> Option<Term> {
-    let own = |t: &Terms, s: Term| matches!(t.node(s), Node::Var { .. } | Node::BoolVar(_)) && s.0 >= since;
-    if t.reachable(&[mask]).into_iter().any(|s| s != lane && own(t, s)) {
-        return None;
-    }
-    exists(t, mask, lane, n)
+/// A mask along an axis, as a term in which the variable `lane` stands for any of the `n` lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mask {
+    pub value: Term,
+    pub lane: Term,
+    pub n: i128,
+    /// The mark at which `lane` was made.
+    pub since: u32,
 }
 
-/// The condition that every `lane` in `0..n` makes `mask` true.
-pub(crate) fn every_lane(t: &mut Terms, mask: Term, lane: Term, n: i128, since: u32) -> Option<Term> {
-    let unset = t.not(mask);
-    let some = some_lane(t, unset, lane, n, since)?;
-    Some(t.not(some))
+/// The condition that some lane of a mask is set; None inside if the mask's comparisons do not decide it.
+///
+/// A variable made after the mark may stand for another value at each lane (an opaque value at this lane): a mask in which
+/// one occurs is no function of its lane, and gives None.
+pub(crate) fn some_lane(t: &mut Terms, mask: Mask) -> Option<Option<Term>> {
+    let own = |t: &Terms, s: Term| matches!(t.node(s), Node::Var { .. } | Node::BoolVar(_)) && s.0 >= mask.since;
+    if t.reachable(&[mask.value]).into_iter().any(|s| s != mask.lane && own(t, s)) {
+        return None;
+    }
+    Some(exists(t, mask.value, mask.lane, mask.n))
+}
+
+/// `is` says that some lane of the mask is set, which is known where a lane is known that sets it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Witnessed {
+    pub is: Term,
+    pub mask: Mask,
+}
+
+impl Witnessed {
+    /// What follows for the variables among `seen` that stand for a lane of an axis as long as the mask's: where one of them sets
+    /// the mask, some lane is set.
+    pub fn facts(&self, t: &mut Terms, seen: &[Term]) -> Vec<Term> {
+        let Mask { value, lane, n, .. } = self.mask;
+        if !seen.contains(&self.is) {
+            return vec![];
+        }
+        let bounds = (Some(0), Some(n - 1));
+        let stands = |s: &Term| matches!(t.node(*s), Node::Var { bounds: own, .. } if *own == bounds);
+        let lanes: Vec<Term> = seen.iter().copied().filter(stands).collect();
+        let set = lanes.into_iter().map(|own| {
+            let set = t.substitute(value, &HashMap::from([(lane, own)]));
+            t.implies(set, self.is)
+        });
+        set.collect()
+    }
 }
 
 fn exists(t: &mut Terms, mask: Term, lane: Term, n: i128) -> Option<Term> {
@@ -187,8 +216,13 @@ mod tests {
                         t.and(&[positive, below])
                     }
                 };
-                let some = some_lane(&mut t, mask, lane, n, since).expect("linear masks are understood");
-                let every = every_lane(&mut t, mask, lane, n, since).expect("linear masks are understood");
+                let mut decided = |t: &mut Terms, value: Term| {
+                    some_lane(t, Mask { value, lane, n, since }).flatten().expect("linear masks are decided")
+                };
+                let some = decided(&mut t, mask);
+                let unset = t.not(mask);
+                let unset = decided(&mut t, unset);
+                let every = t.not(unset);
                 for (x, y) in (-18..18).flat_map(|x| (-18..18).map(move |y| (x, y))) {
                     let mut map = HashMap::from([(p, t.int(x)), (q, t.int(y))]);
                     let (found_some, found_every) = (value(&mut t, some, &map), value(&mut t, every, &map));
@@ -204,16 +238,35 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_with_something_opaque_at_the_lane_is_not_understood() {
+    fn a_mask_with_something_opaque_at_the_lane_is_no_function_of_it() {
         let mut t = Terms::default();
         let p = t.var("p", (Some(0), None));
         let since = t.mark();
         let lane = t.fresh("lane", (Some(0), Some(7)));
         let (opaque, below) = (t.fresh_bool("opaque"), t.le(lane, p));
         let mask = t.and(&[opaque, below]);
-        assert_eq!(some_lane(&mut t, mask, lane, 8, since), None);
+        assert_eq!(some_lane(&mut t, Mask { value: mask, lane, n: 8, since }), None);
         let read = t.apply("slots", vec![lane], (Some(0), None));
         let mask = t.le(read, p);
-        assert_eq!(some_lane(&mut t, mask, lane, 8, since), None);
+        let undecided = Some(None);
+        assert_eq!(some_lane(&mut t, Mask { value: mask, lane, n: 8, since }), undecided, "a function of its lane");
+    }
+
+    #[test]
+    fn a_lane_that_sets_an_undecided_mask_makes_the_condition_true_and_nothing_else_does() {
+        let mut t = Terms::default();
+        let (p, since) = (t.var("p", (Some(0), None)), t.mark());
+        let lane = t.fresh("any", (Some(0), Some(7)));
+        let read = |t: &mut Terms, lane: Term| {
+            let read = t.apply("ids", vec![lane], (Some(0), None));
+            t.eq(read, p)
+        };
+        let value = read(&mut t, lane);
+        let some = Witnessed { is: t.fresh_bool("some"), mask: Mask { value, lane, n: 8, since } };
+        let (own, longer) = (t.fresh("lane", (Some(0), Some(7))), t.fresh("lane", (Some(0), Some(8))));
+        let (set, zero) = (read(&mut t, own), t.int(0));
+        let fact = t.implies(set, some.is);
+        assert_eq!(some.facts(&mut t, &[some.is, own, longer, zero]), [fact]);
+        assert_eq!(some.facts(&mut t, &[own]), [], "a question that does not mention it");
     }
 }

@@ -4,6 +4,7 @@
 //! ([`crate::unary`]). An integer that this module does not understand, or that may wrap, becomes an opaque variable, of which only
 //! its type's range is known. Read next: [`crate::world`].
 
+mod reduced;
 mod trip;
 
 pub use trip::Trip;
@@ -11,8 +12,8 @@ pub use trip::Trip;
 use crate::data;
 use crate::integers::{bool_binary, compare, int_binary, range, reshape};
 use crate::problem::Problem;
-use crate::quantify::{every_lane, some_lane};
-use crate::term::{Node, Term, Terms};
+use crate::quantify::Witnessed;
+use crate::term::{Term, Terms};
 use crate::world::World;
 use std::collections::{HashMap, HashSet};
 use vosti_tile::{Binary, Cast, Line, Literal, Op, OpKind, Scalar, Value};
@@ -90,6 +91,8 @@ pub struct Run<'k> {
     /// Integers that may leave their type: each is the same function of its operands in both runs, and nothing else is known.
     wraps: HashSet<Value>,
     constants: HashMap<Value, Option<i128>>,
+    /// Reductions of masks that [`some_lane`] does not decide.
+    pub witnessed: Vec<Witnessed>,
 }
 
 impl<'k> Run<'k> {
@@ -113,7 +116,15 @@ impl<'k> Run<'k> {
                 }
             }
         });
-        Run { problem, world, defs, memo: HashMap::new(), wraps: HashSet::new(), constants: HashMap::new() }
+        Run {
+            problem,
+            world,
+            defs,
+            memo: HashMap::new(),
+            wraps: HashSet::new(),
+            constants: HashMap::new(),
+            witnessed: vec![],
+        }
     }
 
     pub fn def(&self, v: Value) -> Def<'k> {
@@ -306,45 +317,6 @@ impl<'k> Run<'k> {
             },
             _ => None,
         })
-    }
-
-    /// Reductions of booleans, and of numbers that are one of two constants, chosen by a mask.
-    fn reduce(&mut self, t: &mut Terms, f: Binary, x: Value, axis: usize, idx: &[Term], env: &Env) -> Option<Term> {
-        use Binary::*;
-        if f.is_float() || !matches!(f, Or | And | MaxS | MinS | MaxU | MinU | Add) {
-            return None;
-        }
-        let n = self.shape(x)[axis] as i128;
-        let since = t.mark();
-        let lane = t.fresh("any", (Some(0), Some(n - 1)));
-        let mut lanes = idx.to_vec();
-        lanes.insert(axis, lane);
-        let value = self.int(t, x, &lanes, env).ok()?;
-        if t.is_bool(value) {
-            return match f {
-                Or | MaxU => some_lane(t, value, lane, n, since),
-                And | MinU => every_lane(t, value, lane, n, since),
-                _ => None, // a true i1 is -1 to a signed maximum
-            };
-        }
-        let Node::Ite(chosen, yes, no) = *t.node(value) else {
-            return None;
-        };
-        let (a, b) = (t.as_int(yes)?, t.as_int(no)?);
-        if matches!(f, Add) {
-            // A sum of ones and zeros is 0, or lies between 1 and the number of lanes.
-            let some = ((a, b) == (1, 0)).then(|| some_lane(t, chosen, lane, n, since))??;
-            let count = t.fresh(&format!("count@{}", self.world.side), (Some(1), Some(n)));
-            return Some(t.ite(some, count, no));
-        }
-        // Unsigned orders and bitwise operations are the signed order on 0 and 1.
-        if !matches!(f, MaxS | MinS) && !matches!((a, b), (1, 0) | (0, 1)) {
-            return None;
-        }
-        let largest = matches!(f, MaxS | MaxU | Or);
-        let wins = if (a > b) == largest { some_lane } else { every_lane };
-        let wins = wins(t, chosen, lane, n, since)?;
-        Some(t.ite(wins, yes, no))
     }
 
     fn cast(&mut self, t: &mut Terms, f: Cast, x: Value, to: Scalar, idx: &[Term], env: &Env) -> Eval<Option<Term>> {

@@ -141,6 +141,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Rule true "crates/vosti-verify/src/verify.rs" "the statement that is proved of a kernel",
     Rule true "crates/vosti-verify/src/prover.rs" "what is assumed where",
     Rule true "crates/vosti-verify/src/run.rs" "what an index, a mask or a pointer is",
+    Rule true "crates/vosti-verify/src/run/reduced.rs" "what a reduction of booleans is",
     Rule true "crates/vosti-verify/src/run/trip.rs" "how often a loop runs",
     Rule true "crates/vosti-verify/src/data.rs" "integers of rows and weights that decide addresses and masks",
     Rule true "crates/vosti-verify/src/integers.rs" "integer operations and reshapes as terms",

@@ -183,6 +183,9 @@ fn each_breach_in_the_texts_is_refused_by_name() {
         let refused = refusal(&broken).to_string();
         assert!(refused.contains(says), "{to}: {refused}");
     }
+    let mut integers = sound();
+    integers.ttgir = TTGIR.replace("4x8xf32", "4x8xi32").replace("#blocked = ", "#other = ");
+    assert_eq!(inspect(&integers, contract(), Arch::Sm90).unwrap().reductions, [], "their order decides no bit");
     let mut broken = sound();
     broken.log += "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized\n";
     assert_eq!(refusal(&broken), Refusal::Serialised);

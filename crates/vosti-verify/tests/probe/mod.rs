@@ -141,8 +141,9 @@ pub fn dot_kernel(rows: usize, depth: usize, columns: usize, bf16: bool) -> Kern
     kernel(&tiles, &body, ("f32", &[rows, columns]))
 }
 
-/// The operations by which rows are reduced: of FP32, and the last of integers.
-pub const REDUCTIONS: [&str; 5] = ["arith.addf", "arith.maxnumf", "arith.minnumf", "arith.maximumf", "arith.addi"];
+/// The operations by which rows are reduced: of FP32, and the last two of integers.
+pub const REDUCTIONS: [&str; 6] =
+    ["arith.addf", "arith.maxnumf", "arith.minnumf", "arith.maximumf", "arith.addi", "arith.maxsi"];
 
 pub fn reduce_kernel(rows: usize, length: usize, operation: &str) -> Kernel {
     let reduced = |result: &str, x: &str, elem: &str| {
@@ -150,7 +151,7 @@ pub fn reduce_kernel(rows: usize, length: usize, operation: &str) -> Kernel {
             "    %{result} = \"tt.reduce\"(%{x}) <{{axis = 1 : i32}}> ({{\n    ^bb0(%x: {elem}, %y: {elem}):\n      %z = {operation} %x, %y : {elem}\n      tt.reduce.return %z : {elem}\n    }}) : (tensor<{rows}x{length}x{elem}>) -> tensor<{rows}x{elem}>\n"
         )
     };
-    // Integers are made of the numbers, and the FP32 nearest to their sum is stored.
+    // Integers are made of the numbers, and the FP32 nearest to the result is stored.
     let body = match operation.ends_with('i') {
         true => {
             let made =
@@ -201,9 +202,11 @@ pub fn maps() -> Vec<Map> {
     }
     let [less, positive] =
         ["%a = arith.cmpf olt, %t0, %t1 : tensor<#f32>", "%b = arith.cmpf ole, %zeros, %t0 : tensor<#f32>"];
-    let both = "%c = arith.andi %a, %b : tensor<#i1>";
-    let chosen = "%result = arith.select %c, %t0, %t1 : tensor<#i1>, tensor<#f32>";
-    all.push(map(&["f32", "f32"], &[zeros, less, positive, both, chosen]));
+    for name in ["andi", "ori"] {
+        let joined = format!("%c = arith.{name} %a, %b : tensor<#i1>");
+        let chosen = "%result = arith.select %c, %t0, %t1 : tensor<#i1>, tensor<#f32>";
+        all.push(map(&["f32", "f32"], &[zeros, less, positive, &joined, chosen]));
+    }
     all.push(map(&["bf16"], &["%result = arith.extf %t0 : tensor<#bf16> to tensor<#f32>"]));
     let rounded = map(&["f32"], &["%result = arith.truncf %t0 : tensor<#f32> to tensor<#bf16>"]);
     all.push(Map { result: "bf16", ..rounded });
@@ -239,6 +242,8 @@ pub fn maps() -> Vec<Map> {
         let chosen = "%i = arith.select %c, %t0, %t1 : tensor<#i1>, tensor<#i32>";
         all.push(map(&["i32", "i32"], &[&compared, chosen, number]));
     }
+    let compared = "%c = arith.cmpi slt, %t0, %t1 : tensor<#i32>";
+    all.push(map(&["i32", "i32"], &[compared, "%i = arith.extui %c : tensor<#i1> to tensor<#i32>", number]));
     all
 }
 
