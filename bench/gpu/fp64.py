@@ -15,7 +15,9 @@ import sys
 
 import numpy as np
 
-F32, BF16 = 2.0 ** -24, 2.0 ** -8  # half a unit in the last place, relative
+from gates import F32, delta_inputs, gate_heads, mamba_inputs, norm_gated, normed, rmsnorm_groups, silu, skip_gated
+
+BF16 = 2.0 ** -8  # half a unit in the last place, relative, as F32 is
 TINY = 2.0 ** -126  # smaller numbers are subnormal, and count as zero
 
 
@@ -73,12 +75,6 @@ class Launch:
 def product(x, w):
     """x w^T, and how far off its sum in FP32 may be."""
     return x @ w.T, x.shape[1] * (F32 * (np.abs(x) @ np.abs(w).T) + TINY)
-
-
-def normed(x, eps):
-    """x over its root mean square, and how far off that may be relatively."""
-    n = x.shape[-1]
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps), (n + 8) * F32
 
 
 def linear(l):
@@ -435,51 +431,14 @@ def short_conv(l):
     return {"out": (value * gates, off * np.abs(gates))}
 
 
-def silu(x, off=0.0):
-    """x times its sigmoid, whose slope is at most 1.1."""
-    value = x / (1 + np.exp(-x))
-    return value, 1.1 * off + 8 * F32 * np.abs(value)
-
-
 def conv_silu(l):
     return {"out": silu(*convolved(l))}
 
 
-def gate_heads(l):
-    """Results times the sigmoids of their gates."""
-    heads, d, packed, first = (l.int(n) for n in ("HEADS", "D", "PACKED", "FIRST"))
-    gates = l.inputs("fused", packed * d)[:, first * d:(first + heads) * d]
-    value = l.inputs("x", heads * d) / (1 + np.exp(-gates))
-    return {"out": (value, 8 * F32 * np.abs(value))}
-
-
-def norm_gated(l):
-    """Heads normed, times a weight and the SiLU of a gate, in the gates' order: the first heads of all key heads first."""
-    keys, group, d = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D"))
-    x = l.inputs("x", keys * group * d).reshape(-1, keys, group, d).swapaxes(1, 2)
-    value, more = normed(x, l.constants["EPS"])
-    gate, off = silu(l.inputs("z", keys * group * d).reshape(-1, group, keys, d))
-    value = value * l["norm_w"][:d]
-    return {"out": ((value * gate).reshape(len(x), -1), (np.abs(value) * (off + np.abs(gate) * more)).reshape(len(x), -1))}
-
-
-def delta_inputs(l):
-    """Queries and keys of length one, values, log-decays and strengths."""
-    keys, group, d, parts = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D", "PARTS"))
-    x = l.inputs("qkv", parts * keys * d).reshape(-1, parts, keys, d)
-    ba = l.inputs("ba", 2 * group * keys).reshape(-1, 2, group, keys)
-    rate, bias = (l[name].reshape(group, keys) for name in ("rate", "dt_bias"))
-    size = 1 / np.sqrt((x[:, :2] * x[:, :2]).sum(-1, keepdims=True) + 1e-6)
-    unit = x[:, :2] * size * np.array([l.constants["SCALE"], 1.0])[:, None, None]
-    total = ba[:, 1] + bias
-    decay = rate * np.logaddexp(0, total)
-    strength = 1 / (1 + np.exp(-ba[:, 0]))
-    # A logarithm near 1 is off by what its argument is.
-    decay_off = 16 * F32 * (np.abs(decay) + np.abs(rate) * (1 + np.abs(total)))
-    rows = [unit[:, 0], unit[:, 1], x[:, 2:2 + group].swapaxes(1, 2), decay.swapaxes(1, 2), strength.swapaxes(1, 2)]
-    offs = [(d + 16) * F32 * np.abs(unit[:, 0]), (d + 16) * F32 * np.abs(unit[:, 1]), 0 * rows[2], decay_off.swapaxes(1, 2), 16 * F32 * rows[4]]
-    names = ("q", "k", "v", "g", "beta")
-    return {name: (value.reshape(len(x), -1), off.reshape(len(x), -1)) for name, value, off in zip(names, rows, offs)}
+def conv_silu_bias(l):
+    value, off = convolved(l)
+    total = value + l["bias"][:value.shape[1]]
+    return {"out": silu(total, off + F32 * np.abs(total))}
 
 
 def attend_combine(l):
@@ -544,13 +503,13 @@ def topk_combine(l):
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
            expert_int_glu, expert_int_down, combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled,
-           rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, gate_heads, norm_gated,
-           delta_inputs]
+           rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
+           gate_heads, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups]
 
 
 def found(l, name, like):
     written = l["written." + name]
-    if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares", "q", "k", "v", "g", "beta"):
+    if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares", "q", "k", "v", "g", "beta", "x", "dt"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
     cache = written.reshape(-1, l.int("KV_HEADS"), page, like.shape[-1])

@@ -22,6 +22,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "attend_combine",
     "combine",
     "conv_silu",
+    "conv_silu_bias",
     "delta_inputs",
     "embed",
     "expert_down",
@@ -40,6 +41,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "linear_int_glu",
     "linear_int_logits",
     "linear_logits",
+    "mamba_inputs",
     "norm_gated",
     "norm_qk",
     "quantise",
@@ -47,10 +49,12 @@ const SOURCES: &[(&str, &str)] = sources![
     "rmsnorm",
     "rmsnorm_add",
     "rmsnorm_add_scaled",
+    "rmsnorm_groups",
     "rope_q",
     "round_stream",
     "route",
     "short_conv",
+    "skip_gated",
     "store_conv",
     "store_delta",
     "store_gated",
@@ -62,7 +66,7 @@ const SOURCES: &[(&str, &str)] = sources![
 
 /// Sources that kernels import.
 const SHARED: &[(&str, &str)] =
-    sources!["chosen", "convolution", "integers", "online_softmax", "product", "rotation", "selection"];
+    sources!["chosen", "convolution", "integers", "online_softmax", "product", "rotation", "selection", "softplus"];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]

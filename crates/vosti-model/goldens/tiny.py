@@ -50,6 +50,10 @@ CONFIGS = {
                      logits_scaling=3.0, residual_multiplier=0.7, attention_multiplier=0.2, num_local_experts=0,
                      num_experts_per_tok=0, shared_intermediate_size=128, position_embedding_type="rope",
                      layer_types=["attention"] * 3),
+    "granite4-h": dict(PLAIN, model_type="granitemoehybrid", tie_word_embeddings=True, embedding_multiplier=8.0, logits_scaling=3.0,
+                       residual_multiplier=0.7, attention_multiplier=0.2, num_local_experts=0, num_experts_per_tok=0,
+                       shared_intermediate_size=128, position_embedding_type="nope", layer_types=["mamba", "attention", "mamba"],
+                       mamba_n_heads=8, mamba_d_head=16, mamba_d_state=32, mamba_n_groups=2, mamba_d_conv=4, mamba_expand=2),
     "qwen3-moe": dict(PLAIN, model_type="qwen3_moe", head_dim=32, tie_word_embeddings=True, num_experts=6, num_experts_per_tok=2,
                       moe_intermediate_size=40, norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1),
     "olmoe": dict(PLAIN, model_type="olmoe", tie_word_embeddings=False, num_experts=8, num_experts_per_tok=4,
@@ -97,7 +101,7 @@ CONFIGS = {
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error. Of a mixture,
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3-moe": 310, "olmoe": 295,
+         "granite4": 10, "granite4-h": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3-moe": 310, "olmoe": 295,
          "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 

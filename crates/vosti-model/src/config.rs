@@ -116,6 +116,17 @@ impl<'a> Fields<'a> {
         list.map(Some).ok_or_else(|| self.bad(key, "is not a list of whole numbers"))
     }
 
+    /// Whether a pair of bounds keeps no positive number out: it is missing, or is from 0 to Python's infinity.
+    pub fn unbounded(&self, key: &str) -> bool {
+        let infinite = |v: &Value| *v == "Infinity" || v["__float__"] == "Infinity";
+        match self.get(key) {
+            None => true,
+            Some(pair) => {
+                pair.as_array().is_some_and(|p| p.len() == 2 && p[0].as_f64() == Some(0.0) && infinite(&p[1]))
+            }
+        }
+    }
+
     /// A list of strings, if the key is there.
     pub fn strings_opt(&self, key: &str) -> Result<Option<Vec<&'a str>>> {
         let Some(value) = self.get(key) else { return Ok(None) };

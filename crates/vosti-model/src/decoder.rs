@@ -151,6 +151,8 @@ pub enum Mixer {
     ShortConv(ShortConv),
     /// A gated delta rule: a state over time.
     DeltaRule(DeltaRule),
+    /// A Mamba 2 layer: a state over time.
+    Mamba(Mamba),
 }
 
 /// The part of a layer that reads one row.
@@ -214,6 +216,23 @@ pub struct DeltaRule {
     /// Value heads of each key head.
     pub group: u32,
     /// Size of each head.
+    pub head_dim: u32,
+    /// Inputs of a channel that the convolution sees, the row's own included.
+    pub taps: u32,
+}
+
+/// A Mamba 2 layer. Values, keys and queries (x, B and C in the paper) go through a short convolution with a bias and a SiLU. With steps
+/// d and rates a, which are negative, a head's state is `S_t = exp(a d_t) S_(t-1) + d_t k_t x_t^T`, and its result
+/// `S_t^T q_t + skip x_t` times the SiLU of a gate. The results of each group have one RMS norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mamba {
+    /// Groups of heads that share a key and a query.
+    pub groups: u32,
+    /// Heads of each group.
+    pub members: u32,
+    /// Size of a key, and of a query.
+    pub state: u32,
+    /// Size of a head's values.
     pub head_dim: u32,
     /// Inputs of a channel that the convolution sees, the row's own included.
     pub taps: u32,
@@ -333,7 +352,7 @@ impl Decoder {
     pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
         self.layers.iter().filter_map(|layer| match &layer.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) | Mixer::DeltaRule(_) => None,
+            Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) => None,
         })
     }
 
@@ -341,7 +360,7 @@ impl Decoder {
     pub fn attentions_mut(&mut self) -> impl Iterator<Item = &mut Attention> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) | Mixer::DeltaRule(_) => None,
+            Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) => None,
         })
     }
 

@@ -3,9 +3,9 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mixer, Mlp, QkNorm, ShortConv};
+use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, QkNorm, ShortConv};
 use crate::error::{ModelError, Result};
-use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
+use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, MAMBAS, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
 
 type Wrong = (&'static str, String);
 
@@ -54,6 +54,7 @@ fn layer(i: usize, layer: &Layer, hidden: u32, head_max: u32) -> Option<Wrong> {
         Mixer::Attention(attention) => self::attention(i, attention, head_max),
         Mixer::ShortConv(conv) => short_conv(hidden, *conv),
         Mixer::DeltaRule(rule) => delta_rule(i, rule),
+        Mixer::Mamba(mamba) => self::mamba(i, mamba),
     };
     let mlp = || match &layer.mlp {
         Mlp::Gated(Gated { width, .. }) => outside("intermediate_size", *width, 1, 1 << 18),
@@ -100,6 +101,19 @@ fn delta_rule(i: usize, rule: &DeltaRule) -> Option<Wrong> {
         .or_else(|| {
             let why = format!("is {taps}, and there are kernels for {RULE_TAPS} inputs of a channel");
             (taps != RULE_TAPS).then_some(("linear_conv_kernel_dim", why))
+        })
+}
+
+fn mamba(i: usize, mamba: &Mamba) -> Option<Wrong> {
+    let Mamba { groups, members, state, head_dim, taps } = *mamba;
+    let why = format!("is {state} with heads of {head_dim} in layer {i}, and there are kernels for {MAMBAS:?}");
+    let size = (!MAMBAS.contains(&(state, head_dim))).then_some(("mamba_d_state", why));
+    size.or_else(|| outside("mamba_n_groups", groups, 1, 1024))
+        .or_else(|| outside("mamba_n_heads over mamba_n_groups", members, 1, 1024))
+        .or_else(|| outside("mamba_n_heads", groups * members, 1, 1024))
+        .or_else(|| {
+            let why = format!("is {taps}, and there are kernels for {RULE_TAPS} inputs of a channel");
+            (taps != RULE_TAPS).then_some(("mamba_d_conv", why))
         })
 }
 

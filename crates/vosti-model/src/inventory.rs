@@ -38,6 +38,7 @@ const TINY: &[(&str, &str)] = texts![
     "olmo3" in "../tests/tiny/olmo3/config.json",
     "granite" in "../tests/tiny/granite/config.json",
     "granite4" in "../tests/tiny/granite4/config.json",
+    "granite4-h" in "../tests/tiny/granite4-h/config.json",
     "smollm3" in "../tests/tiny/smollm3/config.json",
     "qwen3-moe" in "../tests/tiny/qwen3-moe/config.json",
     "olmoe" in "../tests/tiny/olmoe/config.json",
@@ -68,16 +69,14 @@ pub(crate) const TAPS: [u32; 2] = [3, 4];
 
 /// Sizes of the heads of a gated delta rule. Published models have 128.
 pub(crate) const RULES: [u32; 2] = [32, 128];
-/// Inputs of a channel that its convolution sees.
+/// Inputs of a channel that its convolution sees, and that of a Mamba 2 layer.
 pub(crate) const RULE_TAPS: u32 = 4;
 
-/// The kernels of layers with a state, and the sizes of states that each is for: numbers of a key and of a value. They are in
-/// FP32, whatever the activations are.
-const STATES: [(&str, &[(u32, u32)]); 3] = [
-    ("store_delta", &[(32, 16), (128, 128)]),
-    ("store_mamba", &[(32, 16), (128, 64)]),
-    ("read_state", &[(32, 16), (128, 64), (128, 128)]),
-];
+/// Sizes of a Mamba 2 layer's states: numbers of a key and of a value. Published models have the last two.
+pub(crate) const MAMBAS: [(u32, u32); 3] = [(32, 16), (128, 32), (128, 64)];
+
+/// Numbers of a key and of a value of a delta rule's state that only tests of its kernel have.
+const STATE: (u32, u32) = (32, 16);
 
 /// Experts that a row may choose.
 pub(crate) const CHOICES: [u32; 5] = [1, 2, 4, 6, 8];
@@ -118,12 +117,14 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
             texts.extend(needed(&with_rules(&read(name, text)?.0, size), target, Dtype::Bf16)?);
         }
     }
-    for (kernel, (key, value)) in STATES.iter().flat_map(|(kernel, sizes)| sizes.iter().map(move |size| (kernel, size)))
-    {
-        let dims = [("KEY_HEADS", 1), ("GROUP", 1), ("DK", *key), ("DV", *value), ("PAGE", PAGE as u32)];
-        let dims = dims.map(|(name, value)| (name, Const::Int(value.into())));
-        texts.insert(specialise(target, kernel, Dtype::F32, &dims)?.text());
+    for size in MAMBAS {
+        for (name, text) in TINY {
+            texts.extend(needed(&with_mambas(&read(name, text)?.0, size), target, Dtype::Bf16)?);
+        }
     }
+    let dims = [("KEY_HEADS", 1), ("GROUP", 1), ("DK", STATE.0), ("DV", STATE.1), ("PAGE", PAGE as u32)];
+    let dims = dims.map(|(name, value)| (name, Const::Int(value.into())));
+    texts.insert(specialise(target, "store_delta", Dtype::F32, &dims)?.text());
     let (name, text) = TINY[0];
     for stretches in STRETCHES {
         let decoder = Decoder { vocab: stretches * LIST_PART, ..read(name, text)?.0 };
@@ -190,6 +191,17 @@ fn with_rules(decoder: &Decoder, size: u32) -> Decoder {
     changed
 }
 
+/// The model with states of this size in each Mamba 2 layer.
+fn with_mambas(decoder: &Decoder, (state, head_dim): (u32, u32)) -> Decoder {
+    let mut changed = decoder.clone();
+    for layer in &mut changed.layers {
+        if let Mixer::Mamba(mamba) = &mut layer.mixer {
+            (mamba.state, mamba.head_dim) = (state, head_dim);
+        }
+    }
+    changed
+}
+
 /// The texts of a model: with its matrices in the activations' type, and with its matrices in blocks.
 fn needed(decoder: &Decoder, target: &str, act: Dtype) -> Result<BTreeSet<Spec>> {
     let target = Target::named(target).with_act(act).with_lists().with_arithmetic(Arithmetic::Integers16);
@@ -217,10 +229,10 @@ mod tests {
 
     /// A new constant of a kernel multiplies the number of its texts, so this number is limited.
     #[test]
-    fn a_target_has_at_most_a_hundred_and_fifteen_texts() {
+    fn a_target_has_at_most_a_hundred_and_forty_texts() {
         for target in vosti_kernels::targets() {
             let texts = inventory(target).unwrap().into_iter().filter(|text| text.act == Dtype::Bf16).count();
-            assert!((40..=115).contains(&texts), "{target}: {texts}");
+            assert!((40..=140).contains(&texts), "{target}: {texts}");
         }
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! This tests the families and the loaders without a device; the devices have their own goldens.
 
+#[path = "common/states.rs"]
+mod states;
+
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -19,7 +22,7 @@ struct Evaluator<'a> {
     buffers: Vec<Vec<f32>>,
     /// Keys and values of each cache layer, `[position, kv_heads * head_dim]`.
     caches: Vec<(Vec<f32>, Vec<f32>)>,
-    /// What went into the entries of each layer with a state: keys, values, log-decays and strengths.
+    /// What went into the entries of each layer with a state: keys, values, log-decays, and strengths or steps.
     states: Vec<Vec<Vec<f32>>>,
 }
 
@@ -80,13 +83,25 @@ impl<'a> Evaluator<'a> {
             (self.buffers[outs[0] as usize], self.buffers[outs[1] as usize]) = (ids, shares);
             return;
         }
-        if launch.spec.kernel == "delta_inputs" {
-            return self.delta_inputs(launch, ins, outs);
+        match launch.spec.kernel.as_str() {
+            "delta_inputs" => return self.delta_inputs(launch, ins, outs),
+            "mamba_inputs" => return self.mamba_inputs(launch, ins, outs),
+            _ => {}
         }
         let x = &self.buffers[ins[0] as usize];
         let y = ins.get(1).map(|i| &self.buffers[*i as usize]);
         let result = match launch.spec.kernel.as_str() {
             "rmsnorm" => self.norm(launch, x),
+            "rmsnorm_groups" => {
+                let (h, w) = (int(launch, "H"), self.weight(launch, "w"));
+                let group = |(i, x)| normed(x, float(launch, "EPS"), Some(&w[i * h % w.len()..][..h]));
+                x.chunks(h).enumerate().flat_map(group).collect()
+            }
+            "skip_gated" => {
+                let (skip, d, z) = (self.weight(launch, "skip"), int(launch, "D"), &self.buffers[ins[2] as usize]);
+                let total = |(i, result): (usize, &f32)| result + skip[i / d % skip.len()] * y.unwrap()[i];
+                x.iter().enumerate().map(total).zip(z).map(|(v, z)| v * z / (1.0 + (-z).exp())).collect()
+            }
             "rmsnorm_add" => add(&self.norm(launch, y.unwrap()), x),
             "rmsnorm_add_scaled" => {
                 let factor = self.weight(launch, "factor");
@@ -233,7 +248,7 @@ impl<'a> Evaluator<'a> {
 
     fn store(&mut self, k: u32, ins: &[u32], layer: usize) {
         let (launch, qkv) = (self.launch(k), ins[0]);
-        if launch.spec.kernel == "store_delta" {
+        if ["store_delta", "store_mamba"].contains(&launch.spec.kernel.as_str()) {
             self.states[layer] = ins.iter().map(|i| self.buffers[*i as usize].clone()).collect();
             return;
         }
@@ -259,82 +274,19 @@ impl<'a> Evaluator<'a> {
         self.caches[layer] = (keys, values);
     }
 
-    /// A gated delta rule by the recurrence that defines it, row by row: no pages, no chunks.
-    fn delta_rule(&mut self, launch: &Launch, q: u32, layer: usize, out: u32) {
-        let [heads, group, d, e] = ["KEY_HEADS", "GROUP", "DK", "DV"].map(|name| int(launch, name));
-        let [keys, values, decays, strengths] = &self.states[layer][..] else { panic!("four inputs") };
-        let mut result = vec![0.0; self.tokens.len() * heads * group * e];
-        for head in 0..heads * group {
-            let mut state = vec![0.0f32; d * e];
-            for t in 0..self.tokens.len() {
-                let vector = |all: &[f32]| all[(t * heads + head / group) * d..][..d].to_vec();
-                let (query, key) = (vector(&self.buffers[q as usize]), vector(keys));
-                let at = t * heads * group + head;
-                state.iter_mut().for_each(|s| *s *= decays[at].exp());
-                for c in 0..e {
-                    let known: f32 = (0..d).map(|i| state[i * e + c] * key[i]).sum();
-                    let new = strengths[at] * (values[at * e + c] - known);
-                    (0..d).for_each(|i| state[i * e + c] += key[i] * new);
-                    result[at * e + c] = (0..d).map(|i| state[i * e + c] * query[i]).sum();
-                }
-            }
-        }
-        self.buffers[out as usize] = result;
-    }
-
-    /// What a gated delta rule takes of each row.
-    fn delta_inputs(&mut self, launch: &Launch, ins: &[u32], outs: &[u32]) {
-        let [heads, group, d] = ["KEY_HEADS", "GROUP", "D"].map(|name| int(launch, name));
-        let (rate, bias) = (self.weight(launch, "rate"), self.weight(launch, "dt_bias"));
-        let (qkv, ba) = (&self.buffers[ins[0] as usize], &self.buffers[ins[1] as usize]);
-        let mut results: [Vec<f32>; 5] = Default::default();
-        for (row, ba) in qkv.chunks((group + 2) * heads * d).zip(ba.chunks(2 * group * heads)) {
-            let head = |part: usize, head: usize| &row[(part * heads + head) * d..][..d];
-            let unit = |x: &[f32]| {
-                let scale = 1.0 / (x.iter().map(|v| v * v).sum::<f32>() + 1e-6).sqrt();
-                x.iter().map(|v| v * scale).collect::<Vec<_>>()
-            };
-            for h in 0..heads {
-                results[0].extend(unit(head(0, h)).iter().map(|v| v * float(launch, "SCALE")));
-                results[1].extend(unit(head(1, h)));
-                for m in 0..group {
-                    results[2].extend(head(2 + m, h));
-                    let own = m * heads + h;
-                    results[3].push(rate[own] * (ba[group * heads + own] + bias[own]).exp().ln_1p());
-                    results[4].push(1.0 / (1.0 + (-ba[own]).exp()));
-                }
-            }
-        }
-        for (out, result) in outs.iter().zip(results) {
-            self.buffers[*out as usize] = result;
-        }
-    }
-
-    /// The norm of each head's results, times the SiLU of its gate, in the gates' order.
-    fn norm_gated(&self, launch: &Launch, x: &[f32], z: &[f32]) -> Vec<f32> {
-        let [heads, group, d] = ["KEY_HEADS", "GROUP", "D"].map(|name| int(launch, name));
-        let rows = x.chunks(heads * group * d).zip(z.chunks(heads * group * d));
-        rows.flat_map(|(x, z)| {
-            (0..heads * group).flat_map(move |own| {
-                let from = own % heads * group + own / heads;
-                let normed = normed(&x[from * d..][..d], float(launch, "EPS"), Some(self.weight(launch, "norm_w")));
-                normed.into_iter().zip(&z[own * d..][..d]).map(|(v, z)| v * z / (1.0 + (-z).exp())).collect::<Vec<_>>()
-            })
-        })
-        .collect()
-    }
-
     /// A convolution over the last rows of the cache: times the gate of the output, or through a SiLU.
     fn short_conv(&mut self, launch: &Launch, fused: u32, layer: usize, out: u32) {
         let taps = self.weight(launch, "taps");
         let (width, channels) = (int(launch, "WINDOW"), 2 * int(launch, "KV_HEADS") * int(launch, "D"));
+        let bias = launch.weights.get("bias").map(|name| &self.weights[name]);
         let cell = |p: usize, c: usize| {
             let seen = (0..width).filter(|w| p + 1 + w >= width);
             let sum = seen
                 .map(|w| taps[c * width + w] * self.caches[layer].0[(p + 1 + w - width) * channels + c])
                 .sum::<f32>();
+            let sum = sum + bias.map_or(0.0, |bias| bias[c]);
             match launch.spec.kernel.as_str() {
-                "conv_silu" => sum / (1.0 + (-sum).exp()),
+                "conv_silu" | "conv_silu_bias" => sum / (1.0 + (-sum).exp()),
                 _ => self.buffers[fused as usize][p * 3 * channels + channels + c] * sum,
             }
         };
@@ -345,9 +297,9 @@ impl<'a> Evaluator<'a> {
     fn attend(&mut self, k: u32, q: u32, layer: usize, out: u32, window: Option<u32>) {
         let launch = self.launch(k);
         if launch.spec.kernel == "read_state" {
-            return self.delta_rule(launch, q, layer, out);
+            return self.recurrence(launch, q, layer, out);
         }
-        if ["short_conv", "conv_silu"].contains(&launch.spec.kernel.as_str()) {
+        if ["short_conv", "conv_silu", "conv_silu_bias"].contains(&launch.spec.kernel.as_str()) {
             assert_eq!(window, Some(int(launch, "WINDOW") as u32));
             return self.short_conv(launch, q, layer, out);
         }
@@ -515,6 +467,11 @@ fn a_granite_with_multipliers_computes_transformers_logits() {
 #[test]
 fn a_dense_granite4_computes_transformers_logits() {
     check("granite4");
+}
+
+#[test]
+fn a_granite4_with_mamba_layers_computes_transformers_logits() {
+    check("granite4-h");
 }
 
 #[test]

@@ -117,6 +117,11 @@ fn a_dense_granite4_reads_the_same_from_both() {
 }
 
 #[test]
+fn a_granite4_with_mamba_layers_reads_the_same_from_both() {
+    check("granite4-h");
+}
+
+#[test]
 fn a_smollm3_reads_the_same_from_both() {
     check("smollm3");
 }

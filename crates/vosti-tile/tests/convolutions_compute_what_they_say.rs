@@ -55,6 +55,7 @@ fn check_sums(kernel: &str, parts: usize, end: impl Fn(f64, &[f64], usize, usize
         let [pairs, group, d, page, width] = ["KV_HEADS", "GROUP", "D", "PAGE", "WINDOW"].map(|n| int(&spec, n));
         let channels = pairs * group * d;
         let (x, taps) = (wide(&l, Role::In(0)), wide(&l, Role::Weight(0)));
+        let bias = l.roles.contains(&Role::Weight(1)).then(|| wide(&l, Role::Weight(1)));
         let halves = [wide(&l, Role::CacheK), wide(&l, Role::CacheV)];
         let table = ints(buffer(&l, Role::PageTable));
         let (mut y, mut row, mut start) = (vec![], 0, 0);
@@ -68,6 +69,7 @@ fn check_sums(kernel: &str, parts: usize, end: impl Fn(f64, &[f64], usize, usize
                     };
                     let seen = (0..width).filter(|w| p + 1 + w >= width);
                     let sum: f64 = seen.map(|w| taps[c * width + w] * input(p + 1 + w - width)).sum();
+                    let sum = sum + bias.as_ref().map_or(0.0, |bias| bias[c]);
                     y.push(end(sum, &x[(row + t) * parts * channels..][..parts * channels], channels, c));
                 }
             }
@@ -82,5 +84,7 @@ fn check_sums(kernel: &str, parts: usize, end: impl Fn(f64, &[f64], usize, usize
 #[test]
 fn a_convolution_sums_each_channels_last_inputs_and_gates_the_sum() {
     check_sums("short_conv", 3, |sum, row, channels, c| row[channels + c] * sum);
-    check_sums("conv_silu", 1, |sum, _, _, _| sum / (1.0 + (-sum).exp()));
+    for kernel in ["conv_silu", "conv_silu_bias"] {
+        check_sums(kernel, 1, |sum, _, _, _| sum / (1.0 + (-sum).exp()));
+    }
 }

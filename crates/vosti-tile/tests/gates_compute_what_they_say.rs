@@ -1,4 +1,4 @@
-//! Compares the row-wise kernels around a gated delta rule, and the gates of attention, on the interpreter with their formulas in FP64.
+//! Compares the row-wise kernels around layers with a state, and the gates of attention, on the interpreter with their formulas in FP64.
 
 mod common;
 
@@ -73,5 +73,53 @@ fn a_delta_rule_takes_unit_queries_and_keys_values_decays_and_strengths() {
         for (i, y) in y.iter().enumerate() {
             close(&spec, &wide(&l, Role::Out(i)), y);
         }
+    }
+}
+
+#[test]
+fn a_mamba_layer_takes_queries_keys_values_decays_and_steps() {
+    for spec in small("mamba_inputs") {
+        let mut l = launch(&spec, BATCH, 44);
+        let [heads, inner, keys, width] = ["HEADS", "INNER", "KEYS", "WIDTH"].map(|n| int(&spec, n));
+        let (xbc, steps) = (wide(&l, Role::In(0)), wide(&l, Role::In(1)));
+        let (rate, bias) = (wide(&l, Role::Weight(0)), wide(&l, Role::Weight(1)));
+        let part = |first: usize, own: usize| xbc.chunks(width).flat_map(|row| row[first..][..own].to_vec()).collect();
+        let steps: Vec<f64> = steps.iter().enumerate().map(|(i, v)| (v + bias[i % heads]).exp().ln_1p()).collect();
+        let decays = steps.iter().enumerate().map(|(i, step)| rate[i % heads] * step).collect();
+        let y: [Vec<f64>; 5] = [part(inner + keys, keys), part(inner, keys), part(0, inner), decays, steps];
+        execute(&mut l);
+        for (i, y) in y.iter().enumerate() {
+            close(&spec, &wide(&l, Role::Out(i)), y);
+        }
+    }
+}
+
+#[test]
+fn results_and_skipped_values_are_multiplied_by_the_silus_of_their_gates() {
+    for spec in small("skip_gated") {
+        let mut l = launch(&spec, BATCH, 45);
+        let [heads, d] = ["HEADS", "D"].map(|n| int(&spec, n));
+        let [y, x, z] = [0, 1, 2].map(|i| wide(&l, Role::In(i)));
+        let skip = wide(&l, Role::Weight(0));
+        let total = |i: usize| (y[i] + skip[i / d % heads] * x[i]) * z[i] * sigmoid(z[i]);
+        let expected: Vec<f64> = (0..y.len()).map(total).collect();
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &expected);
+    }
+}
+
+#[test]
+fn each_group_of_a_row_has_a_norm_of_its_own() {
+    for spec in small("rmsnorm_groups") {
+        let mut l = launch(&spec, BATCH, 46);
+        let [groups, h] = ["GROUPS", "H"].map(|n| int(&spec, n));
+        let (x, w) = (wide(&l, Role::In(0)), wide(&l, Role::Weight(0)));
+        let mut y = vec![];
+        for (at, group) in x.chunks(h).enumerate() {
+            let scale = (group.iter().map(|v| v * v).sum::<f64>() / h as f64 + float(&spec, "EPS")).sqrt();
+            y.extend(group.iter().zip(&w[at % groups * h..]).map(|(v, w)| v / scale * w));
+        }
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
     }
 }

@@ -93,8 +93,19 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
 const COLUMN_TILES: usize = 3;
 
 /// Kernels whose buffers have the extents of their contracts, besides those of layers with a state.
-const DECLARED: [&str; 7] =
-    ["conv_silu", "delta_inputs", "gate_heads", "norm_gated", "short_conv", "store_conv", "store_gated"];
+const DECLARED: [&str; 11] = [
+    "conv_silu",
+    "conv_silu_bias",
+    "delta_inputs",
+    "gate_heads",
+    "mamba_inputs",
+    "norm_gated",
+    "rmsnorm_groups",
+    "short_conv",
+    "skip_gated",
+    "store_conv",
+    "store_gated",
+];
 
 /// A case with `rows` rows: random data, sequences of random lengths for attention.
 pub fn case(stem: &str, rows: usize, seed: u64) -> Case {

@@ -1,23 +1,22 @@
-//! Granite 3 and 4, dense: Llama's layer, with factors of the embeddings, of the scores and of each addition to the residual
-//! stream, and a divisor of the logits. Vosti defines that this divisor divides the final norm's weights.
+//! Granite 3: Llama's layer, with factors of the embeddings, of the scores and of each addition to the residual stream, and a divisor
+//! of the logits. Vosti defines that this divisor divides the final norm's weights.
 //!
-//! Granite 4's dense models have the type `granitemoehybrid`, with attention in every layer and no experts. Their perceptron is
-//! called a shared expert and has gate and up in one tensor, and their layers may have no rotation. Layers of other kinds and
-//! their experts are refused by name. Granite 3's models of the type `granitemoe` have a mixture of experts in each layer. Source:
-//! transformers `models/granite`, `models/granitemoe` and `models/granitemoehybrid`; llama.cpp's `granite` and `granitemoe`.
+//! Models of the type `granitemoe` have a mixture of experts in each layer. Granite 4 is in `granite_hybrid.rs`; in GGUF files its
+//! models without Mamba layers have the architecture that is read here. Source: transformers `models/granite` and `models/granitemoe`;
+//! llama.cpp's `granite` and `granitemoe`.
 
 use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias};
-use crate::config::{Fields, layer_count};
-use crate::decoder::{Decoder, ExpertTensors, Naming, Rope};
-use crate::error::{ModelError, Result};
+use crate::config::Fields;
+use crate::decoder::{Decoder, ExpertTensors};
+use crate::error::Result;
 use crate::gguf::Metadata;
 
 pub(super) const FAMILY: Family = Family {
     name: "Granite",
-    model_types: &["granite", "granitemoehybrid"],
+    model_types: &["granite"],
     architecture: "granite",
-    examples: &["ibm-granite/granite-3.3-2b-instruct", "ibm-granite/granite-4.0-1b"],
+    examples: &["ibm-granite/granite-3.3-2b-instruct"],
     head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
@@ -34,7 +33,7 @@ pub(super) const MIXTURE: Family = Family {
 };
 
 /// The four factors.
-struct Factors {
+pub(super) struct Factors {
     embeddings: f64,
     scores: Option<f64>,
     residual: f64,
@@ -43,11 +42,7 @@ struct Factors {
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
-    let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
-    if fields.str_opt("model_type")? == Some("granitemoehybrid") {
-        hybrid(fields, &mut decoder)?;
-    }
-    Ok(scaled(decoder, &configured(fields)?))
+    Ok(scaled(llama::read_config(fields, FAMILY.name, 10_000.0)?, &configured(fields)?))
 }
 
 fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
@@ -59,41 +54,14 @@ fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
     Ok(scaled(experts::put(decoder, &mixture, |_| true), &configured(fields)?))
 }
 
-fn configured(fields: &Fields) -> Result<Factors> {
+/// The factors of a `config.json`.
+pub(super) fn configured(fields: &Fields) -> Result<Factors> {
     Ok(Factors {
         embeddings: fields.f64_or("embedding_multiplier", 1.0)?,
         scores: Some(fields.f64_or("attention_multiplier", 1.0)?),
         residual: fields.f64_or("residual_multiplier", 1.0)?,
         logits: fields.f64_or("logits_scaling", 1.0)?,
     })
-}
-
-/// Reads the fields that Granite 4 has in other places.
-fn hybrid(fields: &Fields, decoder: &mut Decoder) -> Result<()> {
-    let refuse = |feature: String| Err(ModelError::Feature { family: FAMILY.name, feature });
-    if fields.u32_or("num_local_experts", 0)? != 0 {
-        return refuse("a mixture of experts (num_local_experts)".into());
-    }
-    let key = if fields.get("layer_types").is_some() { "layer_types" } else { "layers_block_type" };
-    let kinds = fields.strings_opt(key)?.unwrap_or_default();
-    if let Some(kind) = kinds.iter().find(|kind| !["attention", "full_attention"].contains(kind)) {
-        return refuse(format!("{key} with {kind}"));
-    }
-    if kinds.len() != layer_count(fields, "num_hidden_layers")? as usize {
-        return refuse(format!("{key} that does not name attention for each layer"));
-    }
-    let rotates = match fields.str_opt("position_embedding_type")? {
-        Some("rope") => true,
-        Some("nope") | None => false,
-        Some(other) => return refuse(format!("position_embedding_type = {other}")),
-    };
-    decoder.naming = Naming::GraniteHybrid;
-    let width = fields.u32_or("shared_intermediate_size", 1024)?;
-    decoder.gated_mut().for_each(|gated| (gated.width, gated.fused) = (width, true));
-    if !rotates {
-        decoder.attentions_mut().for_each(|attention| attention.rope = Rope::still(attention.head_dim));
-    }
-    Ok(())
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
@@ -107,20 +75,25 @@ fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
 
 /// Reads what the architectures share.
 fn stored(metadata: &Metadata, family: &Family) -> Result<Decoder> {
-    let key = |name: &str| format!("{}.{name}", family.architecture);
+    let decoder = llama::read_gguf(metadata, family.name, family.architecture, 10_000.0)?;
+    Ok(scaled(Decoder { permuted: true, ..decoder }, &stored_factors(metadata, family.architecture)?))
+}
+
+/// The factors of a GGUF file.
+pub(super) fn stored_factors(metadata: &Metadata, architecture: &str) -> Result<Factors> {
+    let key = |name: &str| format!("{architecture}.{name}");
     // The files have f32 for a decimal number: 0.22 is stored as 0.219999999.
     let decimal = |stored: f64| format!("{}", stored as f32).parse().unwrap_or(stored);
-    let factors = Factors {
+    Ok(Factors {
         embeddings: decimal(metadata.f64_or(&key("embedding_scale"), 1.0)?),
         scores: metadata.f64_opt(&key("attention.scale"))?.filter(|scale| *scale != 0.0).map(decimal),
         residual: decimal(metadata.f64_or(&key("residual_scale"), 1.0)?),
         logits: metadata.f64(&key("logit_scale"))?,
-    };
-    let decoder = llama::read_gguf(metadata, family.name, family.architecture, 10_000.0)?;
-    Ok(scaled(Decoder { permuted: true, ..decoder }, &factors))
+    })
 }
 
-fn scaled(mut decoder: Decoder, factors: &Factors) -> Decoder {
+/// The decoder with these factors.
+pub(super) fn scaled(mut decoder: Decoder, factors: &Factors) -> Decoder {
     decoder.embed_scale = factors.embeddings;
     decoder.logits_divisor = factors.logits as f32;
     decoder.attentions_mut().for_each(|attention| attention.scale = factors.scores.unwrap_or(attention.scale));

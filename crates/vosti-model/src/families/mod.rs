@@ -10,6 +10,7 @@ mod gemma3;
 mod gemma4;
 mod glm4_moe;
 mod granite;
+mod granite_hybrid;
 mod lfm2;
 mod llama;
 mod mistral;
@@ -50,7 +51,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 18] = [
+pub static FAMILIES: [Family; 19] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -65,6 +66,7 @@ pub static FAMILIES: [Family; 18] = [
     olmo::MIXTURE,
     granite::FAMILY,
     granite::MIXTURE,
+    granite_hybrid::FAMILY,
     glm4_moe::FAMILY,
     smollm3::FAMILY,
     lfm2::FAMILY,

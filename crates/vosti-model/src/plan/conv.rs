@@ -26,6 +26,8 @@ pub(super) struct Convolution {
     pub taps: u32,
     /// The rows of its weights, one for each channel.
     pub weights: Vec<MatrixPart>,
+    /// What is added to its sums, for a kernel that adds something.
+    pub bias: Option<MatrixPart>,
 }
 
 impl Builder<'_> {
@@ -39,7 +41,7 @@ impl Builder<'_> {
         let hidden = self.decoder.hidden;
         let fused = self.linear((input, hidden), &fused, 3 * hidden)?;
         let weights = vec![self.rows(Slot::ConvTaps, index, hidden)];
-        let conv = Convolution { kernels: ["store_gated", "short_conv"], taps: conv.taps, weights };
+        let conv = Convolution { kernels: ["store_gated", "short_conv"], taps: conv.taps, weights, bias: None };
         let buffer = self.convolve(index, conv, fused)?;
 
         let output = vec![self.rows(Slot::ConvOut, index, hidden)];
@@ -56,7 +58,7 @@ impl Builder<'_> {
 
     /// Emits the store of a convolution's inputs, which are in `input`, and its sums. Returns their buffer.
     pub(super) fn convolve(&mut self, index: usize, conv: Convolution, input: u32) -> Result<u32> {
-        let Convolution { kernels: [store, sum], taps, weights } = conv;
+        let Convolution { kernels: [store, sum], taps, weights, bias } = conv;
         let channels: u32 = weights.iter().map(|part| part.rows as u32).sum();
         let (kv_heads, head_dim) = heads(channels).expect("dimensions.rs refuses an odd number of channels");
         let dims = [("KV_HEADS", int(kv_heads)), ("D", int(head_dim)), ("PAGE", int(vosti_core::PAGE as u32))];
@@ -66,9 +68,11 @@ impl Builder<'_> {
         self.ops.push(Op::StoreKv { k, ins: vec![input], layer, back: 0 });
 
         let recipe = Recipe::Matrix { parts: weights, columns: taps as usize, dtype: vosti_core::Dtype::F32 };
-        let weight = self.weight("taps", &format!("layers.{index}.taps"), recipe);
+        let mut weights = vec![self.weight("taps", &format!("layers.{index}.taps"), recipe)];
+        let bias = bias.map(|part| self.vector("bias", &format!("layers.{index}.taps_bias"), vec![part], 0.0, 1.0));
+        weights.extend(bias);
         let window = [("GROUP", int(2)), ("WINDOW", int(taps))];
-        let k = self.bind(sum, &[&dims[..], &window].concat(), vec![weight])?;
+        let k = self.bind(sum, &[&dims[..], &window].concat(), weights)?;
         let out = self.scratch(channels, &[input]);
         self.ops.push(Op::Attend { k, q: input, layer, out, window: Some(taps) });
         Ok(out)

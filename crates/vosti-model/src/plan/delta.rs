@@ -5,14 +5,15 @@
 //! llama.cpp has them in its files. A Hugging Face file has those of one key head together, so its recipes reorder rows, and the
 //! columns of the last projection. Read next: `kernels/delta_inputs.py`.
 
-use vosti_core::{Dtype, GroupDecl, Op, PAGE, PartDecl};
+use vosti_core::Dtype;
 use vosti_kernels::Const;
 
 use super::conv::Convolution;
+use super::state::State;
 use super::{Builder, Factor, MIXER, Output, int};
 use crate::decoder::DeltaRule;
 use crate::error::Result;
-use crate::recipe::{MatrixPart, Order, Recipe, Turned};
+use crate::recipe::{MatrixPart, Order, Turned};
 use crate::tensor_names::Slot;
 
 impl DeltaRule {
@@ -54,12 +55,14 @@ impl Builder<'_> {
         let ba = self.strengths_and_decays(index, rule, plain)?;
         self.held.push(ba);
         let z = vec![self.values_part(Slot::DeltaGate, index, rule, rule.head_dim)];
-        let z = self.delta_product(index, ("z", z, rule.values()), (stream, plain))?;
+        let z = self.product_beside(index, ("delta_z", z), (stream, plain))?;
         self.held.push(z);
         let qkv = self.qkv_parts(Slot::DeltaQkv, index, rule);
-        let qkv = self.delta_product(index, ("qkv", qkv, rule.channels()), (stream, plain))?;
-        let inputs = self.delta_inputs(index, rule, qkv, ba)?;
-        let results = self.recur(rule, &inputs)?;
+        let qkv = self.product_beside(index, ("delta_qkv", qkv), (stream, plain))?;
+        let Inputs { q, k, v, g, beta } = self.delta_inputs(index, rule, qkv, ba)?;
+        let DeltaRule { key_heads, group, head_dim, .. } = *rule;
+        let state = State { store: "store_delta", key_heads, group, key: head_dim, value: head_dim };
+        let results = self.recur(&state, vec![k, v, g, beta], q)?;
         let buffer = self.norm_gated(index, rule, (results, z))?;
         self.held.clear();
 
@@ -69,48 +72,22 @@ impl Builder<'_> {
         Ok(Output { buffer, width: rule.values(), projection })
     }
 
-    /// A product of the normed stream, which is in `plain` in the activations' type.
-    fn delta_product(
-        &mut self,
-        index: usize,
-        (name, parts, width): (&str, Vec<MatrixPart>, u32),
-        (stream, plain): (u32, u32),
-    ) -> Result<u32> {
-        let hidden = self.decoder.hidden;
-        let factor = self.factor(&format!("layers.{index}.delta_{name}"), parts, hidden);
-        let input = match factor.reads(self.target.act) == self.dtype(plain) {
-            true => plain,
-            false => self.enter(index, &MIXER, stream, &factor)?,
-        };
-        self.linear((input, hidden), &factor, width)
-    }
-
     /// The product that gives strengths and decays before their functions, in FP32.
     fn strengths_and_decays(&mut self, index: usize, rule: &DeltaRule, input: u32) -> Result<u32> {
-        let (hidden, width) = (self.decoder.hidden, 2 * rule.heads());
         let parts = [Slot::DeltaStrength, Slot::DeltaDecay].map(|slot| self.values_part(slot, index, rule, 1));
-        let weight = self.matrix(&format!("layers.{index}.delta_ba"), parts.to_vec(), hidden);
-        let dims = [&[("K", int(hidden)), ("N", int(width))], &vosti_kernels::capped(0.0, 1.0)[..]].concat();
-        let k = self.bind("linear_logits", &dims, vec![weight])?;
-        let out = self.scratch_as(width, Dtype::F32, &[input]);
-        self.push_rowwise(k, vec![input], vec![out]);
-        Ok(out)
+        self.exact_product(&format!("layers.{index}.delta_ba"), parts.to_vec(), input)
     }
 
     /// Emits the convolution of queries, keys and values, and what the rule takes of it.
     fn delta_inputs(&mut self, index: usize, rule: &DeltaRule, qkv: u32, ba: u32) -> Result<Inputs> {
         let weights = self.qkv_parts(Slot::DeltaTaps, index, rule);
-        let conv = Convolution { kernels: ["store_conv", "conv_silu"], taps: rule.taps, weights };
+        let conv = Convolution { kernels: ["store_conv", "conv_silu"], taps: rule.taps, weights, bias: None };
         let mixed = self.convolve(index, conv, qkv)?;
 
         let bias = vec![self.values_part(Slot::DeltaBias, index, rule, 1)];
         let bias = self.vector("dt_bias", &format!("layers.{index}.dt_bias"), bias, 0.0, 1.0);
-        let part = self.values_part(Slot::DeltaRates, index, rule, 1);
-        let recipe = match self.decoder.naming.is_gguf() {
-            true => Recipe::Vector { parts: vec![part], offset: 0.0, divisor: 1.0 },
-            false => Recipe::Rates { part },
-        };
-        let rate = self.weight("rate", &format!("layers.{index}.rate"), recipe);
+        let rate = self.values_part(Slot::DeltaRates, index, rule, 1);
+        let rate = self.rates(index, rate);
         let dims = [
             ("KEY_HEADS", int(rule.key_heads)),
             ("GROUP", int(rule.group)),
@@ -127,25 +104,6 @@ impl Builder<'_> {
         self.push_rowwise(k, vec![mixed, ba], outs.clone());
         let [q, k, v, g, beta] = outs[..] else { unreachable!("there are five outputs") };
         Ok(Inputs { q, k, v, g, beta })
-    }
-
-    /// Emits the rule itself: the entries of its cache, and what they give for the queries. Returns the buffer of the results.
-    fn recur(&mut self, rule: &DeltaRule, inputs: &Inputs) -> Result<u32> {
-        let [k, g, d] = [rule.key_heads, rule.group, rule.head_dim].map(int);
-        let page = PAGE as u32;
-        let part = |heads, width| PartDecl { heads, width, dtype: Dtype::F32 };
-        let dims = [("KEY_HEADS", k), ("GROUP", g), ("DK", d), ("DV", d), ("PAGE", int(page))];
-        let [keys, values, decays] = [rule.head_dim, rule.head_dim, 1].map(|width| part(rule.heads(), width));
-        let state = part(rule.heads(), rule.head_dim * rule.head_dim);
-        let decl = GroupDecl { window: Some(page + 1), entry: vec![keys, values, decays], state: vec![state] };
-        let layer = self.cache(decl);
-        let Inputs { q, k, v, g, beta } = *inputs;
-        let store = self.bind("store_delta", &dims, Vec::new())?;
-        self.ops.push(Op::StoreKv { k: store, ins: vec![k, v, g, beta], layer, back: page });
-        let read = self.bind("read_state", &dims, Vec::new())?;
-        let out = self.scratch_as(rule.values(), Dtype::F32, &[q]);
-        self.ops.push(Op::Attend { k: read, q, layer, out, window: Some(page + 1) });
-        Ok(out)
     }
 
     /// Emits the norm of the results, multiplied by their gates.

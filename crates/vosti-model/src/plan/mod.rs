@@ -2,15 +2,18 @@
 //!
 //! A plan never depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
 //! alone. Buffers alternate, so that no op writes a buffer that it reads. This module has the layer as a whole and what its
-//! parts are made with; `attention.rs`, `conv.rs`, `delta.rs`, `mlp.rs` and `head.rs` have the parts.
+//! parts are made with; `attention.rs`, `conv.rs`, `delta.rs`, `mamba.rs`, `mlp.rs` and `head.rs` have the
+//! parts.
 //! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
 mod attention;
 mod conv;
 mod delta;
 mod head;
+mod mamba;
 mod mlp;
 mod product;
+mod state;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -227,6 +230,7 @@ impl Builder<'_> {
                 self.short_conv(index, *conv, (input, fused))?
             }
             Mixer::DeltaRule(rule) => self.delta_rule(index, rule, stream[0])?,
+            Mixer::Mamba(mamba) => self.mamba(index, mamba, stream[0])?,
         };
         if index + 1 == d.layers.len() {
             mixed.buffer = self.choose((mixed.buffer, mixed.width), stream)?;

@@ -93,8 +93,10 @@ fn q8_0(block: &[f32]) -> Vec<u8> {
 }
 
 /// llama.cpp's name of a family.
-fn architecture(model_type: &str) -> &str {
-    match model_type.trim_end_matches("_text") {
+fn architecture(config: &Value) -> &str {
+    let has_mamba = config["layer_types"].as_array().is_some_and(|types| types.iter().any(|kind| kind == "mamba"));
+    match config["model_type"].as_str().unwrap().trim_end_matches("_text") {
+        "granitemoehybrid" if has_mamba => "granitehybrid",
         "granitemoehybrid" => "granite",
         "ministral3" => "mistral3",
         "olmo3" => "olmo2",
@@ -109,7 +111,7 @@ fn architecture(model_type: &str) -> &str {
 /// The metadata that llama.cpp's converter writes for a configuration.
 fn write_values(w: &mut Writer, config: &Value) {
     let kind = config["model_type"].as_str().unwrap();
-    let architecture = architecture(kind);
+    let architecture = architecture(config);
     let int = |key: &str| config[key].as_u64().unwrap();
     let key = |name: &str| format!("{architecture}.{name}");
     w.string("general.architecture", architecture);
@@ -129,11 +131,18 @@ fn write_values(w: &mut Writer, config: &Value) {
     }
     match architecture {
         "gemma4" => write_gemma4_values(w, config),
+        "granitehybrid" => {
+            write_kv_heads(w, config, "mamba", &key);
+            w.int(&key("feed_forward_length"), int("shared_intermediate_size"));
+            w.value(&key("rope.scaling.finetuned"), 7, &[0]);
+            w.int(&key("ssm.conv_kernel"), int("mamba_d_conv"));
+            w.int(&key("ssm.state_size"), int("mamba_d_state"));
+            w.int(&key("ssm.group_count"), int("mamba_n_groups"));
+            w.int(&key("ssm.time_step_rank"), int("mamba_n_heads"));
+            w.int(&key("ssm.inner_size"), int("mamba_n_heads") * int("mamba_d_head"));
+        }
         "lfm2" => {
-            let heads = |kind: &Value| if kind == "conv" { 0 } else { int("num_key_value_heads") as u32 };
-            let types = config["layer_types"].as_array().unwrap();
-            let list: Vec<u8> = types.iter().flat_map(|kind| heads(kind).to_le_bytes()).collect();
-            w.list(&key("attention.head_count_kv"), 4, types.len(), &list);
+            write_kv_heads(w, config, "conv", &key);
             // Two thirds, rounded up.
             let multiple = int("block_multiple_of");
             w.int(&key("feed_forward_length"), (int("block_ff_dim") * 2 / 3).next_multiple_of(multiple));
@@ -172,6 +181,14 @@ fn write_values(w: &mut Writer, config: &Value) {
         w.string(&key("rope.scaling.type"), "linear");
         w.float(&key("rope.scaling.factor"), config["rope_scaling"]["factor"].as_f64().unwrap());
     }
+}
+
+/// KV heads of each layer: none of one of this kind.
+fn write_kv_heads(w: &mut Writer, config: &Value, without: &str, key: &dyn Fn(&str) -> String) {
+    let types = config["layer_types"].as_array().unwrap();
+    let heads = config["num_key_value_heads"].as_u64().unwrap() as u32;
+    let list: Vec<u8> = types.iter().flat_map(|kind| if kind == without { 0 } else { heads }.to_le_bytes()).collect();
+    w.list(&key("attention.head_count_kv"), 4, types.len(), &list);
 }
 
 /// A vocabulary of single bytes.
@@ -364,6 +381,14 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         "linear_attn.conv1d" => "ssm_conv1d",
         "linear_attn.norm" => "ssm_norm",
         "linear_attn.out_proj" => "ssm_out",
+        "mamba.A_log" => return format!("blk.{layer}.ssm_a"),
+        "mamba.D" => return format!("blk.{layer}.ssm_d"),
+        "mamba.dt_bias" => return format!("blk.{layer}.ssm_dt.bias"),
+        "mamba.conv1d.bias" => return format!("blk.{layer}.ssm_conv1d.bias"),
+        "mamba.in_proj" => "ssm_in",
+        "mamba.conv1d" => "ssm_conv1d",
+        "mamba.norm" => "ssm_norm",
+        "mamba.out_proj" => "ssm_out",
         "conv.in_proj" => "shortconv.in_proj",
         "conv.conv" => "shortconv.conv",
         "conv.out_proj" => "shortconv.out_proj",
@@ -444,6 +469,9 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         }
         if kind == "qwen3_5_text" {
             values = converted(name, view.shape(), values, config);
+        }
+        if name.ends_with("mamba.A_log") {
+            values.iter_mut().for_each(|v| *v = -libm::expf(*v));
         }
         if let Some((stack, expert)) = expert_of(name) {
             experts.entry(stack).or_default().push((expert, view.shape().to_vec(), values));

@@ -111,8 +111,19 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 7] =
-    ["conv_silu", "delta_inputs", "gate_heads", "norm_gated", "short_conv", "store_conv", "store_gated"];
+const BY_CONTRACT: [&str; 11] = [
+    "conv_silu",
+    "conv_silu_bias",
+    "delta_inputs",
+    "gate_heads",
+    "mamba_inputs",
+    "norm_gated",
+    "rmsnorm_groups",
+    "short_conv",
+    "skip_gated",
+    "store_conv",
+    "store_gated",
+];
 
 /// How many elements a float parameter's buffer has.
 fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {

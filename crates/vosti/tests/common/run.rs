@@ -11,7 +11,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 25] = [
+pub const TINY: [&str; 26] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -28,6 +28,7 @@ pub const TINY: [&str; 25] = [
     "olmo3",         // the same with windows, and YaRN without
     "granite",       // multipliers
     "granite4",      // the same in one tensor for gate and up
+    "granite4-h",    // Mamba 2 in two of three layers, in two groups, and no rotation
     "smollm3",       // a layer without rotation
     "qwen3-moe",     // experts in two of three layers
     "olmoe",         // shares that do not add up to one

@@ -1,0 +1,141 @@
+//! The ops of a Mamba 2 layer: projections, a short convolution of values, keys and queries, the state over pages, and a gated norm.
+//!
+//! The files have one matrix for all that the layer takes of a row: the gate, then values, keys and queries, then the steps, which here
+//! are a product of their own in FP32. Read next: `kernels/mamba_inputs.py`.
+
+use vosti_core::Dtype;
+use vosti_kernels::Const;
+
+use super::conv::Convolution;
+use super::state::State;
+use super::{Builder, Factor, MIXER, Output, int};
+use crate::decoder::Mamba;
+use crate::error::Result;
+use crate::recipe::MatrixPart;
+use crate::tensor_names::Slot;
+
+impl Mamba {
+    /// Heads of values.
+    fn heads(&self) -> u32 {
+        self.groups * self.members
+    }
+
+    /// Columns of all values.
+    fn values(&self) -> u32 {
+        self.heads() * self.head_dim
+    }
+
+    /// Columns of all keys, and of all queries.
+    fn keys(&self) -> u32 {
+        self.groups * self.state
+    }
+
+    /// Channels of the convolution.
+    fn channels(&self) -> u32 {
+        self.values() + 2 * self.keys()
+    }
+}
+
+/// What the state and its results take of each row.
+struct Inputs {
+    q: u32,
+    k: u32,
+    x: u32,
+    g: u32,
+    dt: u32,
+}
+
+impl Builder<'_> {
+    /// Emits the whole mixer but its last projection. `stream` is the residual stream.
+    pub(super) fn mamba(&mut self, index: usize, mamba: &Mamba, stream: u32) -> Result<Output> {
+        let plain = self.enter(index, &MIXER, stream, &Factor::of_activations())?;
+        self.held.push(plain);
+        let [z, xbc, steps] = self.mamba_parts(index, mamba);
+        let steps = self.exact_product(&format!("layers.{index}.mamba_dt"), vec![steps], plain)?;
+        self.held.push(steps);
+        let z = self.product_beside(index, ("mamba_z", vec![z]), (stream, plain))?;
+        self.held.push(z);
+        let xbc = self.product_beside(index, ("mamba_xbc", vec![xbc]), (stream, plain))?;
+        let conv = Convolution {
+            kernels: ["store_conv", "conv_silu_bias"],
+            taps: mamba.taps,
+            weights: vec![self.rows(Slot::MambaTaps, index, mamba.channels())],
+            bias: Some(self.rows(Slot::MambaTapsBias, index, mamba.channels())),
+        };
+        let xbc = self.convolve(index, conv, xbc)?;
+        let Inputs { q, k, x, g, dt } = self.mamba_inputs(index, mamba, xbc, steps)?;
+        self.held.push(x);
+        let Mamba { groups, members, state, head_dim, .. } = *mamba;
+        let state = State { store: "store_mamba", key_heads: groups, group: members, key: state, value: head_dim };
+        let results = self.recur(&state, vec![k, x, g, dt], q)?;
+        let output = vec![self.rows(Slot::MambaOut, index, self.decoder.hidden)];
+        let projection = self.factor(&format!("layers.{index}.mamba_out"), output, mamba.values());
+        let buffer = self.mamba_norm(index, mamba, [results, x, z], &projection)?;
+        self.held.clear();
+        Ok(Output { buffer, width: mamba.values(), projection })
+    }
+
+    /// The gate's rows of the layer's matrix, those of what goes through the convolution, and those of the steps.
+    fn mamba_parts(&self, index: usize, mamba: &Mamba) -> [MatrixPart; 3] {
+        let widths = [mamba.values(), mamba.channels(), mamba.heads()];
+        let whole = self.rows(Slot::MambaIn, index, widths.iter().sum());
+        let mut first = 0;
+        widths.map(|width| {
+            let part = MatrixPart { first, rows: width as usize, ..whole.clone() };
+            first += part.rows;
+            part
+        })
+    }
+
+    fn mamba_inputs(&mut self, index: usize, mamba: &Mamba, xbc: u32, steps: u32) -> Result<Inputs> {
+        let heads = mamba.heads();
+        let bias = vec![self.rows(Slot::MambaBias, index, heads)];
+        let bias = self.vector("dt_bias", &format!("layers.{index}.dt_bias"), bias, 0.0, 1.0);
+        let rate = self.rows(Slot::MambaRates, index, heads);
+        let rate = self.rates(index, rate);
+        let dims = [
+            ("HEADS", int(heads)),
+            ("INNER", int(mamba.values())),
+            ("KEYS", int(mamba.keys())),
+            ("WIDTH", int(mamba.channels())),
+        ];
+        let k = self.bind("mamba_inputs", &dims, vec![rate, bias])?;
+        let mut outs = vec![];
+        for width in [mamba.keys(), mamba.keys(), mamba.values(), heads, heads] {
+            let others = [&outs[..], &[xbc, steps]].concat();
+            outs.push(self.scratch_as(width, Dtype::F32, &others));
+        }
+        self.push_rowwise(k, vec![xbc, steps], outs.clone());
+        let [q, k, x, g, dt] = outs[..] else { unreachable!("there are five outputs") };
+        Ok(Inputs { q, k, x, g, dt })
+    }
+
+    /// Emits the skip of the values and the gate of the results, and their norm in the type that the projection reads.
+    fn mamba_norm(
+        &mut self,
+        index: usize,
+        mamba: &Mamba,
+        [results, x, z]: [u32; 3],
+        projection: &Factor,
+    ) -> Result<u32> {
+        let skip = vec![self.rows(Slot::MambaSkip, index, mamba.heads())];
+        let skip = self.vector("skip", &format!("layers.{index}.skip"), skip, 0.0, 1.0);
+        let dims = [("HEADS", int(mamba.heads())), ("D", int(mamba.head_dim))];
+        let k = self.bind("skip_gated", &dims, vec![skip])?;
+        let gated = self.scratch_as(mamba.values(), Dtype::F32, &[results, x, z]);
+        self.push_rowwise(k, vec![results, x, z], vec![gated]);
+
+        let part = vec![self.rows(Slot::MambaNorm, index, mamba.values())];
+        let weight = self.vector("w", &format!("layers.{index}.mamba_norm"), part, 0.0, 1.0);
+        let dims = [
+            ("GROUPS", int(mamba.groups)),
+            ("H", int(mamba.values() / mamba.groups)),
+            ("EPS", Const::Float(self.decoder.eps)),
+        ];
+        let dtype = projection.reads(self.target.act);
+        let k = self.bind_as("rmsnorm_groups", dtype, &dims, vec![weight])?;
+        let out = self.scratch_as(mamba.values(), dtype, &[gated]);
+        self.push_rowwise(k, vec![gated], vec![out]);
+        Ok(out)
+    }
+}
