@@ -504,7 +504,7 @@ KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, lin
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
            expert_int_glu, expert_int_down, combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled,
            rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
-           gate_heads, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups]
+           gate_heads, gate_rows, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups]
 
 
 def found(l, name, like):

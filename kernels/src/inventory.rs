@@ -30,6 +30,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "expert_int_down",
     "expert_int_glu",
     "gate_heads",
+    "gate_rows",
     "gather",
     "linear",
     "linear_add",

@@ -70,6 +70,12 @@ CONFIGS = {
                     layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
                     linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_conv_kernel_dim=4,
                     rope_parameters=dict(ROPE, rope_type="default", partial_rotary_factor=0.25, mrope_section=[2, 1, 1])),
+    "qwen3_5-moe": dict({k: v for k, v in PLAIN.items() if k != "intermediate_size"}, model_type="qwen3_5_moe_text",
+                        tie_word_embeddings=False, head_dim=32, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32,
+                        linear_conv_kernel_dim=4, num_experts=10, num_experts_per_tok=2, moe_intermediate_size=32,
+                        shared_expert_intermediate_size=64,
+                        rope_parameters=dict(ROPE, rope_type="default", partial_rotary_factor=0.25, mrope_section=[2, 1, 1])),
     "glm4-moe": dict(PLAIN, model_type="glm4_moe", tie_word_embeddings=False, head_dim=32, attention_bias=True,
                      n_routed_experts=10, num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=2,
                      first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, n_group=1, topk_group=1,
@@ -101,7 +107,8 @@ CONFIGS = {
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error. Of a mixture,
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "granite4-h": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3-moe": 310, "olmoe": 295,
+         "granite4": 10, "granite4-h": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3_5-moe": 1249,
+         "qwen3-moe": 310, "olmoe": 295,
          "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
@@ -127,7 +134,7 @@ def randomise(model, generator):
             value = noise - 4.0
         elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored, and Qwen 3.5 does in most
             zero = model.config.model_type in ("gemma2", "gemma3_text") or (
-                model.config.model_type == "qwen3_5_text" and "linear_attn" not in name)
+                model.config.model_type.startswith("qwen3_5") and "linear_attn" not in name)
             value = 0.2 * noise + (0.0 if zero else 1.0)
             if model.config.model_type == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
                 value = 0.5 * value  # its scores are not scaled
@@ -156,7 +163,7 @@ def published(state, model_type):
     out = {}
     for name, tensor in state.items():
         layer, _, part = name.partition("mlp.experts.") if "mlp.experts." in name else name.partition("block_sparse_moe.experts.")
-        if not part:
+        if not part or model_type.startswith("qwen3_5"):
             out[name.replace(*ROUTER.get(model_type, ("", "")))] = tensor
         elif model_type == "granitemoe":
             own = {"gate_up_proj": "input_linear", "down_proj": "output_linear"}[part]

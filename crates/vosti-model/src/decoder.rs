@@ -266,10 +266,19 @@ pub struct Experts {
     pub normed: bool,
     /// The factor of the shares.
     pub scale: f64,
-    /// A perceptron that every row has besides, which files call a shared expert.
-    pub shared: Option<Gated>,
+    /// A perceptron that every row has besides.
+    pub shared: Option<Shared>,
     /// Where Hugging Face checkpoints have the matrices.
     pub tensors: ExpertTensors,
+}
+
+/// A perceptron beside a mixture, which files call a shared expert.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shared {
+    /// The perceptron.
+    pub mlp: Gated,
+    /// Whether a row's result is multiplied by the sigmoid of the row's product with a vector.
+    pub gated: bool,
 }
 
 /// The function of a router's logits.
@@ -290,6 +299,15 @@ pub enum ExpertTensors {
     Mixtral,
     /// One tensor of all gates and ups and one of all downs, with Granite's names.
     Stacked,
+    /// The same with Qwen 3.5's names.
+    Fused,
+}
+
+impl ExpertTensors {
+    /// Whether one tensor has the matrices of all experts.
+    pub fn whole(self) -> bool {
+        matches!(self, ExpertTensors::Stacked | ExpertTensors::Fused)
+    }
 }
 
 /// The convention of the files' tensor names.
@@ -301,6 +319,8 @@ pub enum Naming {
     GraniteHybrid,
     /// Hugging Face names of LFM2.
     Lfm2,
+    /// Hugging Face names of Qwen 3.5's mixtures, with one shared expert.
+    SharedExpert,
     /// llama.cpp's names.
     Gguf,
     /// llama.cpp's names of LFM2, whose final norm is called the embedding's.

@@ -78,8 +78,13 @@ fn experts(experts: &Experts) -> Option<Wrong> {
         .or_else(|| outside("moe_intermediate_size or intermediate_size", width, 1, 1 << 18))
         .or_else(|| not_positive("routed_scaling_factor", experts.scale))
         .or_else(|| {
-            let width = experts.shared.as_ref()?.width;
-            outside("n_shared_experts times moe_intermediate_size", width, 1, 1 << 18)
+            let width = experts.shared.as_ref()?.mlp.width;
+            outside(
+                "n_shared_experts times moe_intermediate_size, or shared_expert_intermediate_size",
+                width,
+                1,
+                1 << 18,
+            )
         })
 }
 

@@ -46,6 +46,7 @@ const TINY: &[(&str, &str)] = texts![
     "granite-moe" in "../tests/tiny/granite-moe/config.json",
     "lfm2" in "../tests/tiny/lfm2/config.json",
     "qwen3_5" in "../tests/tiny/qwen3_5/config.json",
+    "qwen3_5-moe" in "../tests/tiny/qwen3_5-moe/config.json",
     "glm4-moe" in "../tests/tiny/glm4-moe/config.json",
     "ernie4_5" in "../tests/tiny/ernie4_5/config.json",
 ];

@@ -67,6 +67,8 @@ pub(crate) enum Slot {
     SharedGate,
     SharedUp,
     SharedDown,
+    /// The vector whose product decides how much of that perceptron a row has.
+    SharedShare,
 }
 
 /// The name of a tensor in the files. `post_norms`: in Hugging Face checkpoints the norm named
@@ -80,6 +82,12 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
             _ => hugging_face(slot, layer, post_norms),
         },
         Naming::Lfm2 => lfm2(slot, layer),
+        Naming::SharedExpert => match slot {
+            Slot::SharedGate => format!("layers.{layer}.mlp.shared_expert.gate_proj.weight"),
+            Slot::SharedUp => format!("layers.{layer}.mlp.shared_expert.up_proj.weight"),
+            Slot::SharedDown => format!("layers.{layer}.mlp.shared_expert.down_proj.weight"),
+            _ => hugging_face(slot, layer, post_norms),
+        },
         Naming::Gguf => gguf(slot, layer),
         Naming::GgufPostAttention => match slot {
             Slot::MlpNorm => format!("blk.{layer}.post_attention_norm.weight"),
@@ -156,6 +164,9 @@ pub(crate) fn expert_name(
         (ExpertTensors::Stacked, Router) => "block_sparse_moe.router.layer".into(),
         (ExpertTensors::Stacked, Gate | Up | GateUp) => "block_sparse_moe.input_linear".into(),
         (ExpertTensors::Stacked, Down) => "block_sparse_moe.output_linear".into(),
+        (ExpertTensors::Fused, Router) => "mlp.gate".into(),
+        (ExpertTensors::Fused, Gate | Up | GateUp) => return format!("layers.{layer}.mlp.experts.gate_up_proj"),
+        (ExpertTensors::Fused, Down) => return format!("layers.{layer}.mlp.experts.down_proj"),
     };
     format!("layers.{layer}.{part}.weight")
 }
@@ -208,6 +219,7 @@ fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {
         Slot::SharedGate => "mlp.shared_experts.gate_proj.weight",
         Slot::SharedUp => "mlp.shared_experts.up_proj.weight",
         Slot::SharedDown => "mlp.shared_experts.down_proj.weight",
+        Slot::SharedShare => "mlp.shared_expert_gate.weight",
     };
     format!("layers.{layer}.{part}")
 }
@@ -259,6 +271,7 @@ fn gguf(slot: Slot, layer: usize) -> String {
         Slot::SharedGate => "ffn_gate_shexp",
         Slot::SharedUp => "ffn_up_shexp",
         Slot::SharedDown => "ffn_down_shexp",
+        Slot::SharedShare => "ffn_gate_inp_shexp",
     };
     format!("blk.{layer}.{part}.weight")
 }

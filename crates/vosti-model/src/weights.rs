@@ -263,7 +263,9 @@ fn stacked(shape: &[usize]) -> Vec<usize> {
 }
 
 fn expect_shape(name: &str, found: &[usize], expected: &[usize]) -> Result<()> {
-    if found == expected {
+    // A file may have a matrix of one row as a vector.
+    let vector = matches!(expected, [1, columns] if found == [*columns]);
+    if found == expected || vector {
         return Ok(());
     }
     Err(ModelError::TensorShape { name: name.into(), found: found.to_vec(), expected: expected.to_vec() })

@@ -127,6 +127,10 @@ impl<'a> Evaluator<'a> {
                 let gates = gates.flat_map(|row| &row[int(launch, "FIRST") * d..][..heads]);
                 x.iter().zip(gates).map(|(v, g)| v / (1.0 + (-g).exp())).collect()
             }
+            "gate_rows" => {
+                let rows = x.chunks(int(launch, "N")).zip(y.unwrap());
+                rows.flat_map(|(row, g)| row.iter().map(move |v| v / (1.0 + (-g).exp()))).collect()
+            }
             "norm_qk" => self.norm_qk(launch, x),
             "linear_logits" => {
                 let cap = float(launch, "CAP");
@@ -517,4 +521,9 @@ fn a_granite_with_experts_computes_transformers_logits() {
 #[test]
 fn a_glm_with_a_sigmoid_router_and_a_shared_expert_computes_transformers_logits() {
     check("glm4-moe");
+}
+
+#[test]
+fn a_qwen3_5_with_experts_beside_a_gated_perceptron_computes_transformers_logits() {
+    check("qwen3_5-moe");
 }

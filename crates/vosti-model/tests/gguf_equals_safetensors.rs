@@ -143,5 +143,5 @@ fn an_ernie4_5_reads_the_same_from_both() {
 
 #[test]
 fn mixtures_of_experts_read_the_same_from_both() {
-    ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "glm4-moe"].into_iter().for_each(check);
+    ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "glm4-moe", "qwen3_5-moe"].into_iter().for_each(check);
 }

@@ -220,6 +220,8 @@ fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
         ("glm4-moe", "n_group", json!(4), "groups of experts (n_group)"),
         ("glm4-moe", "routed_scaling_factor", json!(0.0), "`routed_scaling_factor` is 0, not a positive number"),
         ("glm4-moe", "n_shared_experts", json!(1u32 << 31), "not between 1 and 262144"),
+        ("qwen3_5-moe", "shared_expert_intermediate_size", json!(0), "not between 1 and 262144"),
+        ("qwen3_5-moe", "moe_intermediate_size", Value::Null, "is missing"),
     ] {
         let error = refusal(name, key, value);
         assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");

@@ -26,6 +26,17 @@ fn heads_are_multiplied_by_the_sigmoids_of_their_gates() {
 }
 
 #[test]
+fn rows_are_multiplied_by_the_sigmoids_of_their_gates() {
+    for spec in small("gate_rows") {
+        let mut l = launch(&spec, BATCH, 44);
+        let (x, gates) = (wide(&l, Role::In(0)), wide(&l, Role::In(1)));
+        let y: Vec<f64> = x.iter().enumerate().map(|(i, v)| v * sigmoid(gates[i / int(&spec, "N")])).collect();
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+#[test]
 fn heads_are_normed_and_multiplied_by_the_silus_of_their_gates_in_the_gates_order() {
     for spec in small("norm_gated") {
         let mut l = launch(&spec, BATCH, 42);

@@ -93,11 +93,12 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
 const COLUMN_TILES: usize = 3;
 
 /// Kernels whose buffers have the extents of their contracts, besides those of layers with a state.
-const DECLARED: [&str; 11] = [
+const DECLARED: [&str; 12] = [
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
     "gate_heads",
+    "gate_rows",
     "mamba_inputs",
     "norm_gated",
     "rmsnorm_groups",

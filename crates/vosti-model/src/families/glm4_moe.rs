@@ -7,7 +7,7 @@
 use super::experts::{self, Keys};
 use super::{Family, llama};
 use crate::config::Fields;
-use crate::decoder::{Decoder, ExpertTensors, Experts, Naming, QkNorm, Score};
+use crate::decoder::{Decoder, ExpertTensors, Experts, Naming, QkNorm, Score, Shared};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -80,6 +80,7 @@ fn norms(of_heads: bool) -> QkNorm {
 
 /// GLM's router, and so many experts' widths in one perceptron beside the others.
 fn mixed(mixture: Experts, scale: f64, shared: u32) -> Experts {
-    let shared = (shared > 0).then(|| llama::gated(mixture.width.saturating_mul(shared)));
+    let mlp = llama::gated(mixture.width.saturating_mul(shared));
+    let shared = (shared > 0).then_some(Shared { mlp, gated: false });
     Experts { score: Score::Sigmoid, scale, shared, ..mixture }
 }

@@ -54,7 +54,12 @@ pub(super) fn read_config(fields: &Fields, family: &'static str, theta: f64) -> 
     };
     let kv_heads = fields.u32_or("num_key_value_heads", heads)?;
     let attention = attention(heads, kv_heads, rope_of(fields, head_dim, theta)?);
-    let layer = layer(attention, gated(fields.u32("intermediate_size")?));
+    // Files of which every layer has experts may give an expert's width only.
+    let width = match fields.u32_opt("moe_intermediate_size")? {
+        Some(expert) => fields.u32_or("intermediate_size", expert)?,
+        None => fields.u32("intermediate_size")?,
+    };
+    let layer = layer(attention, gated(width));
     Ok(Decoder {
         family,
         vocab: fields.u32("vocab_size")?,
@@ -80,7 +85,11 @@ pub(super) fn read_gguf(metadata: &Metadata, family: &'static str, architecture:
     let head_dim = metadata.u32_or(&key("attention.key_length"), hidden.checked_div(heads).unwrap_or(0))?;
     let kv_heads = metadata.u32_or(&key("attention.head_count_kv"), heads)?;
     let attention = attention(heads, kv_heads, gguf_rope(metadata, architecture, head_dim, theta)?);
-    let layer = layer(attention, gated(metadata.u32(&key("feed_forward_length"))?));
+    let width = match metadata.u32_opt(&key("expert_feed_forward_length"))? {
+        Some(expert) => metadata.u32_or(&key("feed_forward_length"), expert)?,
+        None => metadata.u32(&key("feed_forward_length"))?,
+    };
+    let layer = layer(attention, gated(width));
     Ok(Decoder {
         family,
         vocab: metadata.vocabulary()?,

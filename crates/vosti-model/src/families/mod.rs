@@ -51,12 +51,13 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 19] = [
+pub static FAMILIES: [Family; 20] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
     qwen3::MIXTURE,
     qwen3_5::FAMILY,
+    qwen3_5::MIXTURE,
     mistral::FAMILY,
     phi3::FAMILY,
     gemma2::FAMILY,

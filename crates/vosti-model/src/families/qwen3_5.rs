@@ -1,14 +1,16 @@
-//! Qwen 3.5 and 3.6 (dense): most layers have a gated delta rule; the others have attention whose results are gated, with an RMS norm
+//! Qwen 3.5 and 3.6, dense and as mixtures of experts: most layers have a gated delta rule; the others have attention whose results are gated, with an RMS norm
 //! on each query and key head, and a part of each head rotates.
 //!
 //! Source: transformers `models/qwen3_5`; llama.cpp's `qwen35`. The vision part of the files is not read. The rotary embedding has three
 //! numbers for a position, which are equal in text, so it is the plain one. Norm weights are stored as `w` for a factor of `1 + w`,
 //! except for the delta rule's own norm; GGUF files store the factor. What goes into the delta rule is in FP32 from the convolution on,
-//! and its sums go page by page: that is the definition here.
+//! and its sums go page by page: that is the definition here. A mixture's shared expert has a gate for each row; it multiplies the units
+//! here, before the product that follows them, and not that product's result.
 
+use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias};
 use crate::config::{Fields, layers_of_kind};
-use crate::decoder::{Decoder, DeltaRule, Mixer, Naming, QkNorm};
+use crate::decoder::{Decoder, DeltaRule, ExpertTensors, Experts, Mixer, Naming, QkNorm, Shared};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -19,7 +21,17 @@ pub(super) const FAMILY: Family = Family {
     examples: &["Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "Qwen/Qwen3.5-27B"],
     head_max: super::HEAD_MAX,
     from_config,
-    from_gguf,
+    from_gguf: |metadata| from_gguf(metadata, FAMILY.architecture),
+};
+
+pub(super) const MIXTURE: Family = Family {
+    name: "Qwen 3.5 MoE",
+    model_types: &["qwen3_5_moe_text", "qwen3_5_moe"],
+    architecture: "qwen35moe",
+    examples: &["Qwen/Qwen3.5-35B-A3B", "Qwen/Qwen3.6-35B-A3B"],
+    head_max: super::HEAD_MAX,
+    from_config: mixture_from_config,
+    from_gguf: mixture_from_gguf,
 };
 
 /// A layer of this many has attention, where no list says which.
@@ -62,9 +74,30 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     Ok(mixed(decoder, rotary, rule, &kinds))
 }
 
-fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    let key = |name: &str| format!("qwen35.{name}");
-    let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000_000.0)?;
+fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
+    let keys = Keys { count: "num_experts", width: "moe_intermediate_size" };
+    let mixture = experts::read_config(fields, keys, true, ExpertTensors::Fused)?;
+    let width = fields.u32_or("shared_expert_intermediate_size", 512)?;
+    let mut decoder = from_config(fields)?;
+    decoder.naming = Naming::SharedExpert;
+    Ok(experts::put(decoder, &with_shared(mixture, width), |_| true))
+}
+
+fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let mixture = experts::read_gguf(metadata, MIXTURE.architecture, true)?;
+    let key = format!("{}.expert_shared_feed_forward_length", MIXTURE.architecture);
+    let width = metadata.u32_or(&key, mixture.width)?;
+    let decoder = from_gguf(metadata, MIXTURE.architecture)?;
+    Ok(experts::put_stored(decoder, metadata, &with_shared(mixture, width)))
+}
+
+fn with_shared(mixture: Experts, width: u32) -> Experts {
+    Experts { shared: Some(Shared { mlp: llama::gated(width), gated: true }), ..mixture }
+}
+
+fn from_gguf(metadata: &Metadata, architecture: &'static str) -> Result<Decoder> {
+    let key = |name: &str| format!("{architecture}.{name}");
+    let mut decoder = llama::read_gguf(metadata, FAMILY.name, architecture, 10_000_000.0)?;
     decoder.naming = Naming::GgufPostAttention;
     let stored = decoder.layers.len();
     // The last blocks guess further tokens and are no layers.

@@ -4,7 +4,7 @@ use vosti_core::Dtype;
 use vosti_kernels::Const;
 
 use super::{Builder, Factor, Output, STREAM, int};
-use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Score};
+use crate::decoder::{Activation, Experts, Gated, Score, Shared};
 use crate::error::{ModelError, Result};
 use crate::recipe::{MatrixPart, Recipe};
 use crate::tensor_names::{ExpertSlot, Slot, expert_name};
@@ -20,7 +20,7 @@ pub(super) struct Perceptron {
 /// The only perceptron of a layer.
 pub(super) const DENSE: Perceptron = Perceptron { name: "", gate: Slot::Gate, up: Slot::Up, down: Slot::Down };
 /// The perceptron beside a mixture of experts.
-pub(super) const SHARED: Perceptron =
+const SHARED: Perceptron =
     Perceptron { name: "shared.", gate: Slot::SharedGate, up: Slot::SharedUp, down: Slot::SharedDown };
 
 impl Builder<'_> {
@@ -51,6 +51,41 @@ impl Builder<'_> {
         let down = vec![self.rows(of.down, index, hidden)];
         let projection = self.factor(&format!("layers.{index}.{}down", of.name), down, gated.width);
         Ok(Output { buffer, width: gated.width, projection })
+    }
+
+    /// Emits the perceptron beside a mixture. If it is gated, its units are multiplied by the row's gate: the product behind them is
+    /// linear. `input` is normed.
+    pub(super) fn shared(&mut self, index: usize, shared: &Shared, input: u32) -> Result<Output> {
+        let gate = shared.gated.then(|| self.row_gate(index, input)).transpose()?;
+        self.held.extend(gate);
+        let gate_up = self.gate_up_factor(index, &shared.mlp, &SHARED);
+        let mut output = self.gated(index, &shared.mlp, (input, gate_up), &SHARED)?;
+        self.held.clear();
+        if let Some(gate) = gate {
+            let (units, dtype) = (output.buffer, self.dtype(output.buffer));
+            let k = self.bind_as("gate_rows", dtype, &[("N", int(output.width))], vec![])?;
+            output.buffer = self.scratch_as(output.width, dtype, &[units, gate]);
+            self.push_rowwise(k, vec![units, gate], vec![output.buffer]);
+        }
+        Ok(output)
+    }
+
+    /// Emits the product of a row with the vector of the perceptron's gate, in FP32.
+    fn row_gate(&mut self, index: usize, input: u32) -> Result<u32> {
+        let hidden = self.decoder.hidden;
+        let parts = vec![self.rows(Slot::SharedShare, index, 1)];
+        let weight = self.matrix(&format!("layers.{index}.shared.share"), parts, hidden);
+        let k = self.bind_logits((hidden, 1), weight)?;
+        let x = self.rounded((input, hidden))?;
+        let gate = self.scratch_as(1, Dtype::F32, &[input, x]);
+        self.push_rowwise(k, vec![x], vec![gate]);
+        Ok(gate)
+    }
+
+    /// A product of activations in their type whose results are FP32, as a router has.
+    fn bind_logits(&mut self, (columns, rows): (u32, u32), weight: String) -> Result<u32> {
+        let dims = [&[("K", int(columns)), ("N", int(rows))], &vosti_kernels::capped(0.0, 1.0)[..]].concat();
+        self.bind("linear_logits", &dims, vec![weight])
     }
 
     /// The matrix of all experts' gated units.
@@ -103,8 +138,7 @@ impl Builder<'_> {
         let tensor = self.expert_tensor(experts, ExpertSlot::Router, index, 0);
         let parts = vec![MatrixPart::whole(tensor, count as usize)];
         let weight = self.matrix(&format!("layers.{index}.router"), parts, hidden);
-        let dims = [&[("K", int(hidden)), ("N", int(count))], &vosti_kernels::capped(0.0, 1.0)[..]].concat();
-        let k = self.bind("linear_logits", &dims, vec![weight])?;
+        let k = self.bind_logits((hidden, count), weight)?;
         let x = self.rounded((input, hidden))?;
         let logits = self.scratch_as(count, Dtype::F32, &[input]);
         self.push_rowwise(k, vec![x], vec![logits]);
@@ -136,7 +170,7 @@ impl Builder<'_> {
     /// Each expert's rows of gate, then of up.
     fn gates_and_ups(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
         let (count, width) = (experts.count as usize, experts.width as usize);
-        if !self.decoder.naming.is_gguf() && experts.tensors == ExpertTensors::Stacked {
+        if !self.decoder.naming.is_gguf() && experts.tensors.whole() {
             let tensor = self.expert_tensor(experts, ExpertSlot::GateUp, index, 0);
             return vec![MatrixPart::whole(tensor, 2 * count * width)];
         }
@@ -148,7 +182,7 @@ impl Builder<'_> {
     /// Each expert's second matrix.
     fn downs(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
         let (count, hidden) = (experts.count as usize, self.decoder.hidden as usize);
-        if self.decoder.naming.is_gguf() || experts.tensors == ExpertTensors::Stacked {
+        if self.decoder.naming.is_gguf() || experts.tensors.whole() {
             let tensor = self.expert_tensor(experts, ExpertSlot::Down, index, 0);
             return vec![MatrixPart::whole(tensor, count * hidden)];
         }

@@ -27,7 +27,7 @@ use crate::recipe::{MatrixPart, Recipe, Weight};
 use crate::tensor_names::{Slot, tensor_name};
 
 pub(crate) use head::LIST_PART;
-use mlp::{DENSE, SHARED};
+use mlp::DENSE;
 use product::Factor;
 
 /// How matrices that a file has in blocks are multiplied.
@@ -252,8 +252,7 @@ impl Builder<'_> {
                 self.experts(index, experts, (input, gate_up), *stream)?;
                 if let Some(shared) = &experts.shared {
                     stream.swap(0, 1);
-                    let gate_up = self.gate_up_factor(index, shared, &SHARED);
-                    let output = self.gated(index, shared, (input, gate_up), &SHARED)?;
+                    let output = self.shared(index, shared, input)?;
                     self.join(index, &MLP, output, *stream, None)?;
                 }
             }

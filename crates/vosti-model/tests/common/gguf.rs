@@ -104,6 +104,7 @@ fn architecture(config: &Value) -> &str {
         "glm4_moe" => "glm4moe",
         "mixtral" => "llama",
         "qwen3_5" => "qwen35",
+        "qwen3_5_moe" => "qwen35moe",
         same => same,
     }
 }
@@ -151,7 +152,8 @@ fn write_values(w: &mut Writer, config: &Value) {
         _ => {
             w.int(&key("attention.head_count_kv"), int("num_key_value_heads"));
             let shared = config["shared_intermediate_size"].as_u64();
-            w.int(&key("feed_forward_length"), shared.unwrap_or_else(|| int("intermediate_size")));
+            let width = shared.or_else(|| config["intermediate_size"].as_u64());
+            width.into_iter().for_each(|width| w.int(&key("feed_forward_length"), width));
             if let Some(d) = config["head_dim"].as_u64() {
                 w.int(&key("attention.key_length"), d);
             }
@@ -163,12 +165,13 @@ fn write_values(w: &mut Writer, config: &Value) {
         (["n_shared_experts"; 2], "expert_shared_count"),
         (["num_experts_per_tok"; 2], "expert_used_count"),
         (["moe_intermediate_size"; 2], "expert_feed_forward_length"),
+        (["shared_expert_intermediate_size"; 2], "expert_shared_feed_forward_length"),
     ] {
         let found = fields.into_iter().find_map(|field| config[field].as_u64());
         found.filter(|count| *count > 0).into_iter().for_each(|count| w.int(&key(name), count));
     }
-    if architecture == "qwen35" {
-        write_qwen3_5_values(w, config);
+    if architecture.starts_with("qwen35") {
+        write_qwen3_5_values(w, config, &key);
     }
     if kind == "glm4_moe" {
         w.value(&key("expert_weights_norm"), 7, &[1]);
@@ -283,19 +286,19 @@ fn write_gemma4_values(w: &mut Writer, config: &Value) {
 }
 
 /// The delta rule, and how much of a head rotates.
-fn write_qwen3_5_values(w: &mut Writer, config: &Value) {
+fn write_qwen3_5_values(w: &mut Writer, config: &Value, named: &dyn Fn(&str) -> String) {
     let int = |key: &str| config[key].as_u64().unwrap();
     let (heads, size) = (int("linear_num_value_heads"), int("linear_value_head_dim"));
-    w.int("qwen35.ssm.conv_kernel", int("linear_conv_kernel_dim"));
-    w.int("qwen35.ssm.state_size", int("linear_key_head_dim"));
-    w.int("qwen35.ssm.group_count", int("linear_num_key_heads"));
-    w.int("qwen35.ssm.time_step_rank", heads);
-    w.int("qwen35.ssm.inner_size", heads * size);
+    w.int(&named("ssm.conv_kernel"), int("linear_conv_kernel_dim"));
+    w.int(&named("ssm.state_size"), int("linear_key_head_dim"));
+    w.int(&named("ssm.group_count"), int("linear_num_key_heads"));
+    w.int(&named("ssm.time_step_rank"), heads);
+    w.int(&named("ssm.inner_size"), heads * size);
     let recurs = config["layer_types"].as_array().unwrap().iter().map(|t| u8::from(t == "linear_attention"));
     let flags: Vec<u8> = recurs.collect();
-    w.list("qwen35.attention.recurrent_layers", 7, flags.len(), &flags);
+    w.list(&named("attention.recurrent_layers"), 7, flags.len(), &flags);
     let share = config["rope_parameters"]["partial_rotary_factor"].as_f64().unwrap();
-    w.int("qwen35.rope.dimension_count", (int("head_dim") as f64 * share) as u64);
+    w.int(&named("rope.dimension_count"), (int("head_dim") as f64 * share) as u64);
 }
 
 /// The values of a tensor of Qwen 3.5 as the converter writes them: norms as factors, decays as factors, and the first value heads of
@@ -356,13 +359,14 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
         "mlp.gate" | "block_sparse_moe.gate" | "block_sparse_moe.router.layer" => "ffn_gate_inp",
-        "block_sparse_moe.output_linear" => "ffn_down_exps",
+        "block_sparse_moe.output_linear" | "mlp.experts.down_proj" => "ffn_down_exps",
         "mlp.gate_proj" => "ffn_gate",
         "mlp.up_proj" => "ffn_up",
         "mlp.down_proj" => "ffn_down",
-        "mlp.shared_experts.gate_proj" => "ffn_gate_shexp",
-        "mlp.shared_experts.up_proj" => "ffn_up_shexp",
-        "mlp.shared_experts.down_proj" => "ffn_down_shexp",
+        "mlp.shared_experts.gate_proj" | "mlp.shared_expert.gate_proj" => "ffn_gate_shexp",
+        "mlp.shared_experts.up_proj" | "mlp.shared_expert.up_proj" => "ffn_up_shexp",
+        "mlp.shared_experts.down_proj" | "mlp.shared_expert.down_proj" => "ffn_down_shexp",
+        "mlp.shared_expert_gate" => "ffn_gate_inp_shexp",
         "layer_scalar" => "layer_output_scale",
         "operator_norm" => "attn_norm",
         "ffn_norm" => "ffn_norm",
@@ -449,7 +453,8 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let kind = config["model_type"].as_str().unwrap();
-    let sandwich = kind.starts_with("gemma") || ["olmo2", "olmo3", "qwen3_5_text", "glm4_moe"].contains(&kind);
+    let sandwich =
+        kind.starts_with("gemma") || ["olmo2", "olmo3", "glm4_moe"].contains(&kind) || kind.starts_with("qwen3_5");
     let interleaved =
         ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral"].contains(&kind);
     let mut experts: BTreeMap<String, Vec<Expert>> = BTreeMap::new();
@@ -467,7 +472,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         if ["gemma2", "gemma3_text"].contains(&kind) && view.shape().len() == 1 {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
-        if kind == "qwen3_5_text" {
+        if kind.starts_with("qwen3_5") {
             values = converted(name, view.shape(), values, config);
         }
         if name.ends_with("mamba.A_log") {
@@ -477,7 +482,8 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
             experts.entry(stack).or_default().push((expert, view.shape().to_vec(), values));
             continue;
         }
-        if let Some(layer) = name.strip_suffix(".block_sparse_moe.input_linear.weight") {
+        let fused = name.strip_suffix(".block_sparse_moe.input_linear.weight");
+        if let Some(layer) = fused.or_else(|| name.strip_suffix(".mlp.experts.gate_up_proj")) {
             let (e, rows, columns) = (view.shape()[0], view.shape()[1] / 2, view.shape()[2]);
             let layer = layer.strip_prefix("model.layers.").unwrap();
             for (half, name) in ["gate", "up"].iter().enumerate() {
@@ -494,7 +500,12 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
             }
             continue;
         }
-        w.tensor(&gguf_name(name, sandwich), view.shape(), &values);
+        // The converter writes a matrix of one row as a vector.
+        let shape = match view.shape() {
+            [1, columns] => &[*columns],
+            shape => shape,
+        };
+        w.tensor(&gguf_name(name, sandwich), shape, &values);
     }
     for (name, mut own) in experts {
         own.sort_by_key(|(expert, ..)| *expert);

@@ -111,11 +111,12 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 11] = [
+const BY_CONTRACT: [&str; 12] = [
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
     "gate_heads",
+    "gate_rows",
     "mamba_inputs",
     "norm_gated",
     "rmsnorm_groups",
