@@ -143,6 +143,12 @@ pub(crate) enum What {
         clamp: Register,
         butterfly: bool,
     },
+    /// The largest signed number of a warp's threads.
+    Largest {
+        to: Register,
+        from: Register,
+        members: Register,
+    },
     Barrier,
     WarpBarrier,
     Branch {
@@ -354,7 +360,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Warp Level Matrix Instructions: ldmatrix, mma. Data Movement and Conversion Instructions: shfl.sync.
+    /// Warp Level Matrix Instructions: ldmatrix, mma. Data Movement and Conversion Instructions: shfl.sync. Parallel Synchronization and
+    /// Communication Instructions: redux.sync.
     fn warp_wide(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
         use Width::Bits32;
         if let Some(form) = opcode.strip_prefix("ldmatrix.sync.aligned.m8n8.") {
@@ -396,6 +403,11 @@ impl Reader<'_> {
                     butterfly: opcode.contains("bfly"),
                 })
             }
+            (None, "redux.sync.max.s32", [to, from, members]) => Some(What::Largest {
+                to: self.target(to, Bits32)?,
+                from: self.source(from, Bits32)?,
+                members: self.source(members, Bits32)?,
+            }),
             _ => None,
         }
     }

@@ -183,6 +183,7 @@ impl Warp {
                 to.iter().zip(&result).for_each(|(to, lanes)| self.write(*to, lanes, ALL, ALL));
             }
             What::Shuffle { to, from, by, clamp, butterfly } => self.shuffle(*to, *from, [*by, *clamp], *butterfly)?,
+            What::Largest { to, from, members } => self.largest(*to, *from, *members)?,
             What::Parameter { to, index } => self.write(*to, &[block.params[*index]; 32], ALL, mask),
             What::Special { to, which } => {
                 let lanes = self.special(*which, block);
@@ -381,6 +382,19 @@ impl Warp {
         self.write(to, &moved, known, ALL);
         Ok(())
     }
+
+    /// Parallel Synchronization and Communication Instructions: redux.sync, of all threads.
+    fn largest(&mut self, to: Register, from: Register, members: Register) -> Outcome<()> {
+        let members = self.sure(members, ALL, "the threads of a reduction")?;
+        if members.iter().any(|mask| *mask as u32 != ALL) {
+            return Err(Fault::Divergent { what: "redux" });
+        }
+        let (lanes, written) = self.read(from);
+        let largest = lanes.iter().map(|lane| *lane as u32 as i32).max().unwrap_or(i32::MIN);
+        let known = if written == ALL { ALL } else { 0 };
+        self.write(to, &[largest as u32 as _; 32], known, ALL);
+        Ok(())
+    }
 }
 
 /// What an instruction does to a warp's way.
@@ -399,6 +413,7 @@ fn whole_warp(what: &What) -> Option<&'static str> {
         What::Matrices { .. } => "ldmatrix",
         What::Multiply { .. } => "mma",
         What::Shuffle { .. } => "shfl",
+        What::Largest { .. } => "redux",
         What::Commit => "cp.async.commit_group",
         What::Wait { .. } => "cp.async.wait_group",
         _ => return None,
