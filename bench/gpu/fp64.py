@@ -15,7 +15,8 @@ import sys
 
 import numpy as np
 
-from gates import F32, delta_inputs, gate_heads, mamba_inputs, norm_gated, normed, rmsnorm_groups, silu, skip_gated
+from gates import (F32, delta_inputs, gate_heads, gate_rows, mamba_inputs, norm_gated, normed, rmsnorm_groups, silu,
+                   skip_gated)
 
 BF16 = 2.0 ** -8  # half a unit in the last place, relative, as F32 is
 TINY = 2.0 ** -126  # smaller numbers are subnormal, and count as zero

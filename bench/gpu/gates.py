@@ -24,6 +24,12 @@ def gate_heads(l):
     return {"out": (value, 8 * F32 * np.abs(value))}
 
 
+def gate_rows(l):
+    """Rows times the sigmoids of their gates."""
+    value = l.inputs("x", l.int("N")) / (1 + np.exp(-l.inputs("gate", 1)))
+    return {"out": (value, 8 * F32 * np.abs(value))}
+
+
 def norm_gated(l):
     """Heads normed, times a weight and the SiLU of a gate, in the gates' order: the first heads of all key heads first."""
     keys, group, d = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D"))
