@@ -216,7 +216,7 @@ mod tests {
                         t.and(&[positive, below])
                     }
                 };
-                let mut decided = |t: &mut Terms, value: Term| {
+                let decided = |t: &mut Terms, value: Term| {
                     some_lane(t, Mask { value, lane, n, since }).flatten().expect("linear masks are decided")
                 };
                 let some = decided(&mut t, mask);
