@@ -234,7 +234,9 @@ def expert_glu(l):
 def expert_down(l):
     e, k, n = l.int("E"), l.int("K"), l.int("N")
     x, w = l.inputs("x", l.int("TOPK") * k), l["w"].reshape(e, n, k)
-    pairs = [(row, expert) for rows, own in zip(x, chosen(l)) for row, expert in zip(rows.reshape(-1, k), own)]
+    # Whole tiles read one choice of a row for each expert: the last one of equal ones.
+    last = lambda own, j: max(i for i, other in enumerate(own) if other == own[j]) if l.int("WHOLE") else j
+    pairs = [(rows.reshape(-1, k)[last(own, j)], own[j]) for rows, own in zip(x, chosen(l)) for j in range(len(own))]
     value, off = zip(*(product(row[None], w[expert]) for row, expert in pairs))
     return {"out": (np.concatenate(value).reshape(len(x), -1), np.concatenate(off).reshape(len(x), -1))}
 

@@ -61,7 +61,13 @@ fn an_expert_multiplies_the_rows_that_chose_it() {
         let chosen = |entry: usize| ids[entry].clamp(0, e as i32 - 1) as usize;
         let wanted: Vec<f64> = match spec.kernel.as_str() {
             "expert_down" => {
-                let entry = |i: usize| product(&x[i * k..][..k], &w[chosen(i) * n * k..], n);
+                // Whole tiles read one choice of a row for each expert: the last one of equal ones.
+                let last = |i: usize| {
+                    let row = i / topk * topk;
+                    (row..row + topk).rev().find(|other| chosen(*other) == chosen(i)).unwrap()
+                };
+                let read = |i: usize| if int(&spec, "WHOLE") == 1 { last(i) } else { i };
+                let entry = |i: usize| product(&x[read(i) * k..][..k], &w[chosen(i) * n * k..], n);
                 (0..ids.len()).flat_map(entry).collect()
             }
             _ => {
