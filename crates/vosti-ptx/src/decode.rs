@@ -3,6 +3,8 @@
 //! Register widths, numbers of operands and labels are checked here, so that an execution need not.
 //! Read next: [`crate::lanes`] for most instructions, [`crate::warp`] for the others.
 
+mod warpgroup;
+
 use crate::fault::ReadError;
 use crate::lanes::{EXP, Lane, ROWS};
 use crate::text::{Operand, Statement, Text, Width, without_comments};
@@ -68,6 +70,29 @@ pub(crate) enum Product {
     Bf16,
     /// 16 by 32 times 32 by 8, bytes to I32.
     S8,
+}
+
+/// The first operand of a warpgroup's product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Factor {
+    Registers([Register; 4]),
+    /// A descriptor.
+    Shared(Register),
+}
+
+/// `wgmma` ([`crate::group`]).
+#[derive(Clone, Debug)]
+pub(crate) struct Gemm {
+    pub product: Product,
+    pub to: Vec<Register>,
+    pub a: Factor,
+    /// A descriptor.
+    pub b: Register,
+    /// Whether the accumulators count.
+    pub keep: Register,
+    pub columns: usize,
+    /// Of each operand in shared memory.
+    pub transposed: [bool; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -136,6 +161,24 @@ pub(crate) enum What {
         b: [Register; 2],
         c: [Register; 4],
     },
+    StoreMatrices {
+        from: Vec<Register>,
+        at: At,
+        transposed: bool,
+    },
+    /// Of each half, whether one BF16 is at most the other.
+    AtMost {
+        to: [Register; 2],
+        a: Register,
+        b: Register,
+    },
+    Gemm(Box<Gemm>),
+    GemmFence,
+    GemmCommit,
+    GemmWait {
+        but: usize,
+    },
+    ProxyFence,
     Shuffle {
         to: Register,
         from: Register,
@@ -260,6 +303,7 @@ impl Reader<'_> {
             .or_else(|| self.moves(opcode, operands))
             .or_else(|| self.memory(opcode, operands))
             .or_else(|| self.warp_wide(opcode, operands))
+            .or_else(|| self.gemm(opcode, operands))
             .or_else(|| self.lane(opcode, operands))
     }
 

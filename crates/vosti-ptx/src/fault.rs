@@ -42,6 +42,14 @@ pub enum Fault {
     Race { at: u64, this: &'static str, other: &'static str, by: u32 },
     #[error("shared byte {at:#x} is used while a copy to it is under way")]
     UnderWay { at: u64 },
+    #[error("{what} is used without a `wgmma.fence` behind the instruction that wrote it")]
+    Unfenced { what: &'static str },
+    #[error("shared byte {at:#x} was stored by thread {by}, with no `fence.proxy.async` of that thread behind it")]
+    Proxy { at: u64, by: u32 },
+    #[error("shared memory at {at:#x} was changed while a matrix product was reading it")]
+    Changed { at: u64 },
+    #[error("a descriptor {descriptor:#x} of a form that is not known")]
+    Descriptor { descriptor: u64 },
     #[error("a divergent `{what}`: not all threads of the warp execute it")]
     Divergent { what: &'static str },
     #[error("a divergent barrier: not all threads of the block reach it")]

@@ -126,6 +126,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row("mul.lo.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_mul(s32(b))))),
     Row("mul.lo.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_mul(b))),
     Row("mul.wide.u32", D, &[W, W], all!(|[a, b, _]| a * b)),
+    Row("mul.wide.u16", W, &[H, H], all!(|[a, b, _]| a * b)),
     Row("mul.wide.s32", D, &[W, W], all!(|[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64)),
     Row("mad.lo.s32", W, &[W, W, W], all!(|[a, b, c]| word(s32(a).wrapping_mul(s32(b)).wrapping_add(s32(c))))),
     Row("mad.lo.s64", D, &[D, D, D], all!(|[a, b, c]| a.wrapping_mul(b).wrapping_add(c))),

@@ -12,6 +12,7 @@ mod case;
 mod compare;
 mod decode;
 mod fault;
+mod group;
 mod keys;
 mod lanes;
 mod launch;

@@ -85,3 +85,16 @@ pub(crate) fn fragment(rows: &[[u8; 16]; 8], lane: usize, transposed: bool) -> u
     };
     u32::from(high) << 16 | u32::from(low)
 }
+
+/// The rows of an 8 by 8 matrix that is spread over the threads ([`fragment`]).
+pub(crate) fn rows(lanes: &Lanes, transposed: bool) -> [[u8; 16]; 8] {
+    let mut rows = [[0; 16]; 8];
+    for (lane, value) in lanes.iter().enumerate() {
+        for half in 0..2 {
+            let (line, pair) = (lane / 4, lane % 4 * 2 + half);
+            let (row, column) = if transposed { (pair, line) } else { (line, pair) };
+            rows[row][2 * column..2 * column + 2].copy_from_slice(&((value >> (16 * half)) as u16).to_le_bytes());
+        }
+    }
+    rows
+}

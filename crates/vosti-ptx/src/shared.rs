@@ -38,6 +38,8 @@ struct Cell {
     /// The block that wrote it last, counted from 1.
     written_in: u32,
     under_way: bool,
+    /// One more than the fences of the thread that stored it, before; 0 if a copy brought it.
+    stored: u32,
     wrote: Mark,
     read: Mark,
 }
@@ -47,6 +49,8 @@ pub(crate) struct Shared {
     cells: Vec<Cell>,
     epoch: u32,
     block: u32,
+    /// How many `fence.proxy.async` each thread has executed.
+    fences: Vec<u32>,
 }
 
 impl Mark {
@@ -75,7 +79,7 @@ impl Mark {
 
 impl Shared {
     pub fn new(bytes: usize) -> Shared {
-        Shared { cells: vec![Cell::default(); bytes], epoch: 0, block: 0 }
+        Shared { cells: vec![Cell::default(); bytes], epoch: 0, block: 0, fences: vec![0; 1024] }
     }
 
     /// A new block begins: nothing is written yet.
@@ -119,14 +123,33 @@ impl Shared {
         Ok((values, written))
     }
 
+    /// `fence.proxy.async` of a thread.
+    pub fn fence(&mut self, thread: u32) {
+        self.fences[thread as usize] += 1;
+    }
+
+    /// Reads 16 bytes by the asynchronous proxy, all of which must be written.
+    pub fn load_by_proxy(&mut self, at: u64, who: Who) -> Result<[u8; 16], Fault> {
+        let (values, written) = self.load(at, 16, who)?;
+        if written != u16::MAX {
+            return Err(Fault::Poison { what: "an element of a matrix" });
+        }
+        let start = (at - SHARED_BASE) as usize;
+        let cells = &self.cells[start..start + 16];
+        match cells.iter().find(|cell| cell.stored > self.fences[cell.wrote.thread as usize]) {
+            Some(cell) => Err(Fault::Proxy { at, by: cell.wrote.thread }),
+            None => Ok(values),
+        }
+    }
+
     /// Writes bytes; those that are not in `written` become unwritten.
     pub fn store(&mut self, at: u64, values: &[u8], written: u16, who: Who) -> Result<(), Fault> {
-        let (epoch, block) = (self.epoch, self.block);
+        let (epoch, block, stored) = (self.epoch, self.block, self.fences[who.thread as usize] + 1);
         for (i, (cell, value)) in self.cells(at, values.len())?.iter_mut().zip(values).enumerate() {
             let written_in = if written >> i & 1 == 1 { block } else { 0 };
             let again = cell.wrote.epoch == epoch && (cell.value, cell.written_in) == (*value, written_in);
             cell.check_write(at + i as u64, epoch, block, who, if again { SAME } else { "a write" })?;
-            (cell.value, cell.written_in, cell.under_way) = (*value, written_in, false);
+            (cell.value, cell.written_in, cell.under_way, cell.stored) = (*value, written_in, false, stored);
             cell.wrote.add(epoch, who);
         }
         Ok(())
@@ -148,7 +171,7 @@ impl Shared {
     pub fn land(&mut self, at: u64, values: &[u8], who: Who) -> Result<(), Fault> {
         let epoch = self.epoch;
         for (cell, value) in self.cells(at, values.len())?.iter_mut().zip(values) {
-            (cell.value, cell.under_way) = (*value, false);
+            (cell.value, cell.under_way, cell.stored) = (*value, false, 0);
             cell.wrote = Mark::default();
             cell.wrote.add(epoch, who);
         }

@@ -7,10 +7,12 @@
 
 use crate::decode::{At, Instruction, Kernel, Register, Space, Special, What};
 use crate::fault::Fault;
+use crate::group::Flights;
 use crate::launch::{Block, Global};
 use crate::matrix::{self, Lanes};
 use crate::shared::Who;
 use std::collections::VecDeque;
+use vosti_tile::numerics::from_bf16;
 
 const ALL: u32 = u32::MAX;
 
@@ -47,6 +49,9 @@ pub(crate) struct Warp {
     passed: u32,
     open: Vec<Pending>,
     groups: VecDeque<Vec<Pending>>,
+    /// Registers that were written since the last `wgmma.fence`.
+    fresh: Vec<bool>,
+    flights: Flights,
 }
 
 type Outcome<T> = Result<T, Fault>;
@@ -59,6 +64,8 @@ impl Warp {
         let mut written = vec![0; kernel.registers];
         written.resize(values.len(), ALL);
         Warp {
+            fresh: vec![false; values.len()],
+            flights: Flights::default(),
             first,
             values,
             written,
@@ -137,8 +144,45 @@ impl Warp {
             ALL => *to = *lanes,
             _ => each(mask).for_each(|lane| to[lane as usize] = lanes[lane as usize]),
         }
+        self.fresh[register as usize] = true;
         let known = &mut self.written[register as usize];
         *known = *known & !mask | written & mask;
+    }
+
+    pub(crate) fn first(&self) -> u32 {
+        self.first
+    }
+
+    pub(crate) fn flights(&mut self) -> &mut Flights {
+        &mut self.flights
+    }
+
+    /// The thread that stands for the warp in shared memory.
+    pub(crate) fn leader(&self) -> Who {
+        self.who(0)
+    }
+
+    /// A value that is one for all threads.
+    pub(crate) fn same(&self, source: Register, what: &'static str) -> Outcome<u64> {
+        let lanes = self.sure(source, ALL, what)?;
+        if lanes.iter().all(|lane| *lane == lanes[0]) { Ok(lanes[0]) } else { Err(Fault::Divergent { what }) }
+    }
+
+    /// A register that a warpgroup's product reads or adds to.
+    pub(crate) fn fenced(&self, source: Register, what: &'static str) -> Outcome<Lanes> {
+        if self.fresh[source as usize] { Err(Fault::Unfenced { what }) } else { self.sure(source, ALL, what) }
+    }
+
+    /// Registers whose values come later.
+    pub(crate) fn forget(&mut self, registers: &[Register]) {
+        registers.iter().for_each(|register| self.written[*register as usize] = 0);
+    }
+
+    /// They have come.
+    pub(crate) fn landed(&mut self, registers: &[Register], values: &[Lanes]) {
+        for (register, lanes) in registers.iter().zip(values) {
+            (self.values[*register as usize], self.written[*register as usize]) = (*lanes, ALL);
+        }
     }
 
     fn execute<G: Global + ?Sized>(
@@ -182,6 +226,12 @@ impl Warp {
                 let result = matrix::multiply(*product, [a0?, a1?, a2?, a3?], [b0?, b1?], [c0?, c1?, c2?, c3?]);
                 to.iter().zip(&result).for_each(|(to, lanes)| self.write(*to, lanes, ALL, ALL));
             }
+            What::StoreMatrices { from, at, transposed } => self.store_matrices(from, *at, *transposed, block)?,
+            What::Gemm(gemm) => self.gemm(gemm, block)?,
+            What::GemmFence => self.fresh.fill(false),
+            What::GemmCommit => self.close_group(),
+            What::GemmWait { but } => self.land(*but, block)?,
+            What::ProxyFence => each(mask).for_each(|lane| block.shared.fence(self.first + lane)),
             What::Shuffle { to, from, by, clamp, butterfly } => self.shuffle(*to, *from, [*by, *clamp], *butterfly)?,
             What::Largest { to, from, members } => self.largest(*to, *from, *members)?,
             What::Parameter { to, index } => self.write(*to, &[block.params[*index]; 32], ALL, mask),
@@ -209,6 +259,15 @@ impl Warp {
                 let chosen =
                     each(ALL).filter(|lane| chosen[*lane as usize] == 1).fold(0, |mask, lane| mask | 1 << lane);
                 self.write(*to, &lanes, known & (chosen & yes.1 | !chosen & no.1), mask);
+            }
+            What::AtMost { to, a, b } => {
+                let (a, b) = (self.read(*a), self.read(*b));
+                let (known, a, b) = (a.1 & b.1, *a.0, *b.0);
+                for (half, to) in to.iter().enumerate() {
+                    let number = |lane: u64| from_bf16((lane >> (16 * half)) as u16);
+                    let lanes = std::array::from_fn(|lane| u64::from(number(a[lane]) <= number(b[lane])));
+                    self.write(*to, &lanes, known, mask);
+                }
             }
             What::Pack { to, from, bits } => {
                 let (mut lanes, mut written) = ([0; 32], ALL);
@@ -260,6 +319,7 @@ impl Warp {
             for (i, register) in to.iter().enumerate() {
                 let mut value = [0; 8];
                 value[..bytes].copy_from_slice(&values[i * bytes..][..bytes]);
+                self.fresh[*register as usize] = true;
                 self.values[*register as usize][lane as usize] = u64::from_le_bytes(value);
                 let all = (1u16 << bytes) - 1;
                 let known = &mut self.written[*register as usize];
@@ -366,6 +426,26 @@ impl Warp {
         Ok(())
     }
 
+    /// Warp Level Matrix Instructions: stmatrix, which is ldmatrix the other way round.
+    fn store_matrices<G: Global + ?Sized>(
+        &mut self,
+        from: &[Register],
+        at: At,
+        transposed: bool,
+        block: &mut Block<'_, G>,
+    ) -> Outcome<()> {
+        let givers = if from.len() == 4 { ALL } else { (1 << (8 * from.len())) - 1 };
+        let addresses = self.addresses(at, givers, "the address of a matrix")?;
+        for (i, register) in from.iter().enumerate() {
+            let lanes = self.sure(*register, ALL, "an element of a matrix")?;
+            for (row, values) in matrix::rows(&lanes, transposed).iter().enumerate() {
+                let lane = 8 * i + row;
+                block.shared.store(addresses[lane], values, u16::MAX, self.who(lane as u32))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Data Movement and Conversion Instructions: shfl.sync.
     fn shuffle(&mut self, to: Register, from: Register, [by, clamp]: [Register; 2], butterfly: bool) -> Outcome<()> {
         let (lanes, written) = self.read(from);
@@ -412,6 +492,11 @@ fn whole_warp(what: &What) -> Option<&'static str> {
         What::WarpBarrier => "bar.warp.sync",
         What::Matrices { .. } => "ldmatrix",
         What::Multiply { .. } => "mma",
+        What::StoreMatrices { .. } => "stmatrix",
+        What::Gemm(_) => "wgmma.mma_async",
+        What::GemmFence => "wgmma.fence",
+        What::GemmCommit => "wgmma.commit_group",
+        What::GemmWait { .. } => "wgmma.wait_group",
         What::Shuffle { .. } => "shfl",
         What::Largest { .. } => "redux",
         What::Commit => "cp.async.commit_group",

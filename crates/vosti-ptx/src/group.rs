@@ -1,0 +1,219 @@
+//! Matrix products of a warpgroup, which sm90 has: `wgmma` (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+//!
+//! A warp computes its own 16 of the 64 rows. The result exists from the wait on: until then its registers are poison, and the
+//! operands in shared memory must stay as they were. A register that another instruction wrote needs `wgmma.fence` before, and
+//! what a store wrote to shared memory needs `fence.proxy.async` of the thread that stored it. That all four warps come to the
+//! same instruction is not checked.
+
+use crate::decode::{Factor, Gemm, Product, Register};
+use crate::fault::Fault;
+use crate::launch::{Block, Global};
+use crate::matrix::Lanes;
+use crate::warp::Warp;
+use std::collections::VecDeque;
+use vosti_tile::numerics::{self, FloatMode, from_bf16};
+
+/// Rows of a warp.
+const ROWS: usize = 16;
+/// Bytes of a row of one product's k: 16 numbers of BF16, or 32 bytes.
+const DEPTH: usize = 32;
+
+/// A product whose result has not landed.
+#[derive(Clone, Debug)]
+struct Flight {
+    to: Vec<Register>,
+    values: Vec<Lanes>,
+    /// What it read of shared memory.
+    reads: Vec<(u64, [u8; 16])>,
+}
+
+/// The products of a warp that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    open: Vec<Flight>,
+    groups: VecDeque<Vec<Flight>>,
+}
+
+/// A tile in shared memory (PTX ISA, "Matrix Descriptor Format", "Strides", "Swizzling modes").
+#[derive(Clone, Copy)]
+struct Tile {
+    start: u64,
+    /// Bytes between groups along the dimension that is not contiguous, and along the contiguous one.
+    stride: u64,
+    leading: u64,
+    /// Bytes of a row before the tile goes on elsewhere: 128, 64 or 32.
+    width: u64,
+}
+
+impl Tile {
+    fn of(descriptor: u64) -> Result<Tile, Fault> {
+        let field = |from: u32| (descriptor >> from & 0x3fff) << 4;
+        let width = match descriptor >> 62 {
+            1 => 128,
+            2 => 64,
+            3 => 32,
+            _ => return Err(Fault::Descriptor { descriptor }),
+        };
+        if descriptor >> 49 & 7 != 0 {
+            return Err(Fault::Descriptor { descriptor });
+        }
+        Ok(Tile { start: field(0), leading: field(16), stride: field(32), width })
+    }
+
+    /// The address of 16 bytes of a row or column, `at` bytes behind its first.
+    fn chunk(&self, line: usize, at: usize, transposed: bool) -> u64 {
+        let (line, at) = (line as u64, at as u64);
+        let place = match transposed {
+            // Lines of eight, each `width` bytes after the one before.
+            false => line % 8 * self.width + line / 8 * self.stride + at,
+            true => line % 8 * self.width + line / 8 * self.stride + at / self.width * self.leading + at % self.width,
+        };
+        let address = self.start + place;
+        address ^ (address >> 3 & (self.width - 16))
+    }
+}
+
+impl Warp {
+    /// `wgmma.mma_async`.
+    pub(crate) fn gemm<G: Global + ?Sized>(&mut self, gemm: &Gemm, block: &mut Block<'_, G>) -> Result<(), Fault> {
+        let mut reads = vec![];
+        let b = self.tile(gemm.b, 0, gemm.columns, gemm.transposed[1], block, &mut reads)?;
+        let a = match gemm.a {
+            Factor::Registers(registers) => self.rows(registers)?,
+            Factor::Shared(tile) => {
+                let first = (self.first() / 32 % 4) as usize * ROWS;
+                self.tile(tile, first, ROWS, gemm.transposed[0], block, &mut reads)?
+            }
+        };
+        let keep = self.same(gemm.keep, "a scale of a matrix product")? != 0;
+        let c = self.accumulators(&gemm.to, keep)?;
+        let values = match gemm.product {
+            Product::Bf16 => bf16(&a, &b, c, gemm.columns),
+            Product::S8 => bytes(&a, &b, c, gemm.columns),
+        };
+        self.forget(&gemm.to);
+        self.flights().open.push(Flight { to: gemm.to.clone(), values, reads });
+        Ok(())
+    }
+
+    /// What the accumulators are before a product: those of the last one that is under way to them, or the registers.
+    fn accumulators(&mut self, to: &[Register], keep: bool) -> Result<Vec<Lanes>, Fault> {
+        if !keep {
+            return Ok(vec![[0; 32]; to.len()]);
+        }
+        let flights = self.flights();
+        let mut all = flights.groups.iter().flatten().chain(&flights.open).rev();
+        if let Some(flight) = all.find(|flight| flight.to == to) {
+            return Ok(flight.values.clone());
+        }
+        to.iter().map(|register| self.fenced(*register, "an accumulator")).collect()
+    }
+
+    /// A warp's rows in registers, as rows of bytes.
+    fn rows(&self, registers: [Register; 4]) -> Result<Vec<[u8; DEPTH]>, Fault> {
+        let mut rows = vec![[0; DEPTH]; ROWS];
+        for (i, register) in registers.into_iter().enumerate() {
+            let lanes = self.fenced(register, "an operand of a matrix product")?;
+            for (lane, value) in lanes.iter().enumerate() {
+                let at = lane % 4 * 4 + 16 * (i / 2);
+                rows[lane / 4 + 8 * (i % 2)][at..at + 4].copy_from_slice(&(*value as u32).to_le_bytes());
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Lines `first` and on of a tile in shared memory, each with its k side by side.
+    fn tile<G: Global + ?Sized>(
+        &mut self,
+        descriptor: Register,
+        first: usize,
+        lines: usize,
+        transposed: bool,
+        block: &mut Block<'_, G>,
+        reads: &mut Vec<(u64, [u8; 16])>,
+    ) -> Result<Vec<[u8; DEPTH]>, Fault> {
+        let tile = Tile::of(self.same(descriptor, "a descriptor")?)?;
+        let mut rows = vec![[0; DEPTH]; lines];
+        let mut read = |address| {
+            let bytes = block.shared.load_by_proxy(address, self.leader())?;
+            reads.push((address, bytes));
+            Ok::<_, Fault>(bytes)
+        };
+        if !transposed {
+            for (line, row) in rows.iter_mut().enumerate() {
+                for at in [0, 16] {
+                    row[at..at + 16].copy_from_slice(&read(tile.chunk(first + line, at, false))?);
+                }
+            }
+            return Ok(rows);
+        }
+        for (k, line) in (0..16).flat_map(|k| (0..lines / 8).map(move |group| (k, 8 * group))) {
+            let bytes = read(tile.chunk(k, 2 * (first + line), true))?;
+            for (i, number) in bytes.chunks(2).enumerate() {
+                rows[line + i][2 * k..2 * k + 2].copy_from_slice(number);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// `wgmma.commit_group`.
+    pub(crate) fn close_group(&mut self) {
+        let flights = self.flights();
+        let open = std::mem::take(&mut flights.open);
+        flights.groups.push_back(open);
+    }
+
+    /// `wgmma.wait_group`: all groups but the last `but` land.
+    pub(crate) fn land<G: Global + ?Sized>(&mut self, but: usize, block: &mut Block<'_, G>) -> Result<(), Fault> {
+        while self.flights().groups.len() > but {
+            for flight in self.flights().groups.pop_front().into_iter().flatten() {
+                for (at, bytes) in flight.reads {
+                    if block.shared.load_by_proxy(at, self.leader())? != bytes {
+                        return Err(Fault::Changed { at });
+                    }
+                }
+                self.landed(&flight.to, &flight.values);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Row and column of accumulator `i` of a thread ("Register Fragments for wgmma.mma_async": matrix D).
+fn place(lane: usize, i: usize, columns: usize) -> usize {
+    (lane / 4 + 8 * (i / 2 % 2)) * columns + 8 * (i / 4) + lane % 4 * 2 + i % 2
+}
+
+fn spread(acc: &[u32], columns: usize) -> Vec<Lanes> {
+    let lanes = |i: usize| std::array::from_fn(|lane| acc[place(lane, i, columns)].into());
+    (0..columns / 2).map(lanes).collect()
+}
+
+fn gathered(c: &[Lanes], columns: usize) -> Vec<u32> {
+    let mut acc = vec![0; ROWS * columns];
+    for (i, lanes) in c.iter().enumerate() {
+        lanes.iter().enumerate().for_each(|(lane, value)| acc[place(lane, i, columns)] = *value as u32);
+    }
+    acc
+}
+
+fn bf16(a: &[[u8; DEPTH]], b: &[[u8; DEPTH]], c: Vec<Lanes>, columns: usize) -> Vec<Lanes> {
+    const K: usize = DEPTH / 2;
+    let number = |row: &[u8; DEPTH], k: usize| from_bf16(u16::from_le_bytes([row[2 * k], row[2 * k + 1]]));
+    let rows: Vec<f32> = a.iter().flat_map(|row| (0..K).map(|k| number(row, k))).collect();
+    let across: Vec<f32> = (0..K).flat_map(|k| b.iter().map(move |row| number(row, k))).collect();
+    let mut acc: Vec<f32> = gathered(&c, columns).into_iter().map(f32::from_bits).collect();
+    FloatMode::with(|| numerics::dot(&mut acc, &rows, &across, [ROWS, K, columns], true));
+    spread(&acc.into_iter().map(f32::to_bits).collect::<Vec<_>>(), columns)
+}
+
+/// Sums of whole numbers, which wrap (no `.satfinite`).
+fn bytes(a: &[[u8; DEPTH]], b: &[[u8; DEPTH]], c: Vec<Lanes>, columns: usize) -> Vec<Lanes> {
+    let mut acc = gathered(&c, columns);
+    for (at, sum) in acc.iter_mut().enumerate() {
+        let pairs = a[at / columns].iter().zip(&b[at % columns]);
+        let products: i32 = pairs.map(|(x, y)| i32::from(*x as i8) * i32::from(*y as i8)).sum();
+        *sum = (*sum as i32).wrapping_add(products) as u32;
+    }
+    spread(&acc, columns)
+}
