@@ -5,7 +5,7 @@ mod common;
 mod controls;
 
 use common::plan;
-use controls::{CONTROLS, Control, UNNOTICED};
+use controls::{CONTROLS, Control, OF_SM90, UNNOTICED};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,6 +45,13 @@ const INTEGERS: [&str; 7] = [
 /// Kernels of layers with a state: their sums go on from numbers that are no short fractions, so that cases whose sums are exact in
 /// every order are still to be made.
 const NOT_YET: [&str; 3] = ["read_state", "store_delta", "store_mamba"];
+
+/// Kernels of sm90, whose matrix products are a warpgroup's, and those that controls break.
+const SM90: [&str; 3] = [
+    "linear-bf16-BK64-BM64-BN64-K712-N200-SWAP1",
+    "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
+    "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
+];
 
 /// The specialisations that are executed here.
 fn all() -> Vec<Spec> {
@@ -109,32 +116,54 @@ fn said(control: &Control, artifact: &Artifact, cases: &Cases) -> Option<String>
     cases.check(&Compiled { ptx: &broken, ..compiled(artifact) }).err().map(|difference| difference.to_string())
 }
 
-#[test]
-fn every_broken_text_is_found_by_name() {
-    let Some(artifacts) = artifacts() else { return };
-    let cases: BTreeMap<&str, (&Artifact, Cases)> = LONG
-        .iter()
-        .chain(controls::OTHERS)
-        .map(|stem| {
-            let artifact = artifacts
-                .iter()
-                .find(|artifact| artifact.spec.to_string() == *stem)
-                .unwrap_or_else(|| panic!("{stem}"));
-            (*stem, (artifact, Cases::new(&artifact.spec, &artifact.ttir).unwrap()))
-        })
-        .collect();
-    let of = |control: &Control| cases.iter().find(|(stem, _)| stem.starts_with(control.kernel)).unwrap().1;
-    let wrong = on_all_cores(CONTROLS, |control| {
-        let (artifact, cases) = of(control);
+/// Kernels by stem, with their cases.
+type Broken<'a> = BTreeMap<&'a str, (&'a Artifact, Cases)>;
+
+fn cases<'a>(stems: impl Iterator<Item = &'a &'static str>, artifacts: &'a [Artifact]) -> Broken<'a> {
+    let of = |stem: &'a &'static str| {
+        let artifact = artifacts.iter().find(|artifact| artifact.spec.to_string() == *stem);
+        let artifact = artifact.unwrap_or_else(|| panic!("{stem}"));
+        (*stem, (artifact, Cases::new(&artifact.spec, &artifact.ttir).unwrap()))
+    };
+    stems.map(of).collect()
+}
+
+fn broken<'a>(control: &Control, all: &'a Broken) -> &'a (&'a Artifact, Cases) {
+    all.iter().find(|(stem, _)| stem.starts_with(control.kernel)).unwrap().1
+}
+
+/// Edits every text, and fails unless each edit is found by the words that it names.
+#[track_caller]
+fn all_found(controls: &[Control], all: &Broken) {
+    let wrong = on_all_cores(controls, |control| {
+        let (artifact, cases) = broken(control, all);
         let said = said(control, artifact, cases);
         let found = said.as_ref().is_some_and(|said| said.contains(control.says));
         (!found).then(|| format!("{}: wanted `{}`, found {said:?}", control.name, control.says))
     });
     let wrong: Vec<String> = wrong.into_iter().flatten().collect();
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CONTROLS.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), controls.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_broken_text_is_found_by_name() {
+    let Some(artifacts) = artifacts() else { return };
+    let all = cases(LONG.iter().chain(controls::OTHERS), artifacts);
+    all_found(CONTROLS, &all);
     // What no case can notice, and why.
     for (control, why) in UNNOTICED {
-        let (artifact, cases) = of(control);
+        let (artifact, cases) = broken(control, &all);
         assert_eq!(said(control, artifact, cases), None, "{} is noticed, but {why}", control.name);
     }
+}
+
+#[test]
+fn products_of_a_warpgroup_have_the_tile_interpreters_bits_and_broken_ones_are_found_by_name() {
+    let Some(python) = vosti_test_tools::python(REQUIREMENT) else { return };
+    let specs = SM90.map(|stem| parse_stem(stem).unwrap());
+    let artifacts = Toolchain::with_python(python).compile_checked_in("cuda-sm90", &specs).unwrap();
+    for artifact in &artifacts {
+        assert_eq!(execute(artifact).unwrap(), Some(Executed::Ptx), "{}", artifact.spec);
+    }
+    all_found(OF_SM90, &cases(SM90[..1].iter(), &artifacts));
 }
