@@ -163,7 +163,7 @@ impl Warp {
         flights.groups.push_back(open);
     }
 
-    /// `wgmma.wait_group`: all groups but the last `but` land.
+    /// `wgmma.wait_group`: all groups but the last `but` land. Registers of a product that is still under way stay poison.
     pub(crate) fn land<G: Global + ?Sized>(&mut self, but: usize, block: &mut Block<'_, G>) -> Result<(), Fault> {
         while self.flights().groups.len() > but {
             for flight in self.flights().groups.pop_front().into_iter().flatten() {
@@ -172,7 +172,11 @@ impl Warp {
                         return Err(Fault::Changed { at });
                     }
                 }
-                self.landed(&flight.to, &flight.values);
+                let flights = self.flights();
+                let mut others = flights.groups.iter().flatten().chain(&flights.open);
+                if !others.any(|other| other.to == flight.to) {
+                    self.landed(&flight.to, &flight.values);
+                }
             }
         }
         Ok(())
