@@ -6,7 +6,7 @@
 
 use super::granite::{configured, scaled, stored_factors};
 use super::rotary::gguf_rope;
-use super::{Family, llama, refuse_bias, refuse_flag};
+use super::{Family, llama, members, refuse_bias, refuse_flag};
 use crate::config::Fields;
 use crate::decoder::{Decoder, Mamba, Mixer, Naming, Rope};
 use crate::error::{ModelError, Result};
@@ -150,11 +150,6 @@ fn stored(metadata: &Metadata) -> Result<Mamba> {
             .ok_or_else(|| metadata.bad(&key("inner_size"), format!("is {inner}, not a multiple of {heads} heads")))?,
         taps: metadata.u32(&key("conv_kernel"))?,
     })
-}
-
-/// Heads of each group.
-fn members(heads: u32, groups: u32) -> Option<u32> {
-    heads.checked_div(groups).filter(|members| members * groups == heads)
 }
 
 fn uneven(groups: u32, heads: u32) -> String {

@@ -123,6 +123,11 @@ pub fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     Ok(decoder)
 }
 
+/// Heads of each of so many groups; none if the groups are not equal.
+fn members(heads: u32, groups: u32) -> Option<u32> {
+    heads.checked_div(groups).filter(|members| members * groups == heads)
+}
+
 /// Refuses a configuration whose projections have biases.
 fn refuse_bias(fields: &Fields, family: &'static str) -> Result<()> {
     refuse_flag(fields, family, "attention_bias")?;

@@ -8,7 +8,7 @@
 //! here, before the product that follows them, and not that product's result.
 
 use super::experts::{self, Keys};
-use super::{Family, llama, refuse_bias};
+use super::{Family, llama, members, refuse_bias};
 use crate::config::{Fields, layers_of_kind};
 use crate::decoder::{Decoder, DeltaRule, ExpertTensors, Experts, Mixer, Naming, QkNorm, Shared};
 use crate::error::{ModelError, Result};
@@ -124,11 +124,6 @@ fn from_gguf(metadata: &Metadata, architecture: &'static str) -> Result<Decoder>
     };
     let rotary = metadata.u32(&key("rope.dimension_count"))?;
     Ok(mixed(decoder, rotary, rule, &kinds))
-}
-
-/// Value heads of each key head.
-fn members(heads: u32, key_heads: u32) -> Option<u32> {
-    heads.checked_div(key_heads).filter(|members| members * key_heads == heads)
 }
 
 fn uneven(heads: u32, key_heads: u32) -> String {
