@@ -44,6 +44,9 @@ struct Cell {
     read: Mark,
 }
 
+/// The most threads of a block.
+const THREADS_MAX: usize = 1024;
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     cells: Vec<Cell>,
@@ -79,7 +82,7 @@ impl Mark {
 
 impl Shared {
     pub fn new(bytes: usize) -> Shared {
-        Shared { cells: vec![Cell::default(); bytes], epoch: 0, block: 0, fences: vec![0; 1024] }
+        Shared { cells: vec![Cell::default(); bytes], epoch: 0, block: 0, fences: vec![0; THREADS_MAX] }
     }
 
     /// A new block begins: nothing is written yet.
