@@ -133,7 +133,7 @@ fn what_is_not_known_is_refused_with_its_line() {
         ("bra NOWHERE;", "`bra"),
         ("bar.sync 1;", "`bar.sync"),
         ("shfl.sync.bfly.b32 %r9, %r1, 1, 31, 0xff;", "`shfl.sync.bfly.b32"),
-        ("wgmma.fence.sync.aligned;", "`wgmma.fence"),
+        ("tcgen05.wait::ld.sync.aligned;", "`tcgen05.wait"),
     ] {
         let found = Kernel::read(&text(body)).unwrap_err().to_string();
         assert!(found.contains(wanted), "{body}: {found}");
