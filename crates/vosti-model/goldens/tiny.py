@@ -80,6 +80,8 @@ CONFIGS = {
                      n_routed_experts=10, num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=2,
                      first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, n_group=1, topk_group=1,
                      use_qk_norm=True, partial_rotary_factor=0.5),
+    "mamba2": dict(SHARED, model_type="mamba2", num_hidden_layers=3, num_heads=8, head_dim=16, state_size=32, n_groups=2, expand=2,
+                   conv_kernel=4, layer_norm_epsilon=1e-6, tie_word_embeddings=False),
     "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
     "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -109,7 +111,7 @@ CONFIGS = {
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3_5-moe": 1249,
          "qwen3-moe": 310, "olmoe": 295,
-         "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
+         "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "mamba2": 11, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
          "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
 
@@ -138,7 +140,7 @@ def randomise(model, generator):
             value = 0.2 * noise + (0.0 if zero else 1.0)
             if model.config.model_type == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
                 value = 0.5 * value  # its scores are not scaled
-        elif "embed_tokens" in name:
+        elif "embed_tokens" in name or "embeddings" in name:
             tied = model.config.tie_word_embeddings
             scaled = model.config.model_type.startswith("gemma")
             value = noise * (0.25 if tied or scaled else 1.0)

@@ -124,8 +124,8 @@ pub enum QkNorm {
     Whole,
 }
 
-/// One layer: a mixer, which may read other rows, then a perceptron, which reads its own row alone. Each reads the residual
-/// stream and adds its output to it.
+/// One layer: a mixer, which may read other rows, then in most families a perceptron, which reads its own row alone. Each reads the
+/// residual stream and adds its output to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// The first part.
@@ -162,6 +162,8 @@ pub enum Mlp {
     Gated(Gated),
     /// A few of many gated units, chosen by each row.
     Experts(Experts),
+    /// No such part.
+    None,
 }
 
 /// Attention with grouped heads.
@@ -321,6 +323,8 @@ pub enum Naming {
     Lfm2,
     /// Hugging Face names of Qwen 3.5's mixtures, with one shared expert.
     SharedExpert,
+    /// Hugging Face names of Mamba 2.
+    Mamba2,
     /// llama.cpp's names.
     Gguf,
     /// llama.cpp's names of LFM2, whose final norm is called the embedding's.
@@ -388,7 +392,7 @@ impl Decoder {
     pub fn gated_mut(&mut self) -> impl Iterator<Item = &mut Gated> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mlp {
             Mlp::Gated(gated) => Some(gated),
-            Mlp::Experts(_) => None,
+            Mlp::Experts(_) | Mlp::None => None,
         })
     }
 }

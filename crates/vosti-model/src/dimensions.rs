@@ -59,6 +59,7 @@ fn layer(i: usize, layer: &Layer, hidden: u32, head_max: u32) -> Option<Wrong> {
     let mlp = || match &layer.mlp {
         Mlp::Gated(Gated { width, .. }) => outside("intermediate_size", *width, 1, 1 << 18),
         Mlp::Experts(experts) => self::experts(experts),
+        Mlp::None => None,
     };
     mixer.or_else(mlp).or_else(|| not_positive("residual_multiplier", layer.residual_scale))
 }
@@ -112,13 +113,13 @@ fn delta_rule(i: usize, rule: &DeltaRule) -> Option<Wrong> {
 fn mamba(i: usize, mamba: &Mamba) -> Option<Wrong> {
     let Mamba { groups, members, state, head_dim, taps } = *mamba;
     let why = format!("is {state} with heads of {head_dim} in layer {i}, and there are kernels for {MAMBAS:?}");
-    let size = (!MAMBAS.contains(&(state, head_dim))).then_some(("mamba_d_state", why));
-    size.or_else(|| outside("mamba_n_groups", groups, 1, 1024))
-        .or_else(|| outside("mamba_n_heads over mamba_n_groups", members, 1, 1024))
-        .or_else(|| outside("mamba_n_heads", groups * members, 1, 1024))
+    let size = (!MAMBAS.contains(&(state, head_dim))).then_some(("mamba_d_state or state_size", why));
+    size.or_else(|| outside("mamba_n_groups or n_groups", groups, 1, 1024))
+        .or_else(|| outside("mamba_n_heads over mamba_n_groups, or num_heads over n_groups", members, 1, 1024))
+        .or_else(|| outside("mamba_n_heads or num_heads", groups * members, 1, 1024))
         .or_else(|| {
             let why = format!("is {taps}, and there are kernels for {RULE_TAPS} inputs of a channel");
-            (taps != RULE_TAPS).then_some(("mamba_d_conv", why))
+            (taps != RULE_TAPS).then_some(("mamba_d_conv or conv_kernel", why))
         })
 }
 

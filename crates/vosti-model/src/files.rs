@@ -90,7 +90,8 @@ pub struct Place {
 
 /// Prefixes of a text tensor's name in Hugging Face checkpoints: text models, multimodal models of
 /// transformers 5 and 4, bare models.
-const PREFIXES: [&str; 5] = ["model.", "model.language_model.", "language_model.model.", "", "language_model."];
+const PREFIXES: [&str; 6] =
+    ["model.", "backbone.", "model.language_model.", "language_model.model.", "", "language_model."];
 
 /// Bytes of a tensor whose pages are released at once.
 const STRETCH: usize = 2048 << 10;

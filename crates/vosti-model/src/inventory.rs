@@ -49,6 +49,7 @@ const TINY: &[(&str, &str)] = texts![
     "qwen3_5-moe" in "../tests/tiny/qwen3_5-moe/config.json",
     "glm4-moe" in "../tests/tiny/glm4-moe/config.json",
     "ernie4_5" in "../tests/tiny/ernie4_5/config.json",
+    "mamba2" in "../tests/tiny/mamba2/config.json",
 ];
 
 /// Models whose weights the tests fetch. They run in FP32 too, to compare with transformers.

@@ -88,6 +88,12 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
             Slot::SharedDown => format!("layers.{layer}.mlp.shared_expert.down_proj.weight"),
             _ => hugging_face(slot, layer, post_norms),
         },
+        Naming::Mamba2 => match slot {
+            Slot::Embed => "embeddings.weight".into(),
+            Slot::FinalNorm => "norm_f.weight".into(),
+            Slot::AttentionNorm => format!("layers.{layer}.norm.weight"),
+            _ => hugging_face(slot, layer, post_norms).replace(".mamba.", ".mixer."),
+        },
         Naming::Gguf => gguf(slot, layer),
         Naming::GgufPostAttention => match slot {
             Slot::MlpNorm => format!("blk.{layer}.post_attention_norm.weight"),

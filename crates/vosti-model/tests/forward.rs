@@ -479,6 +479,11 @@ fn a_granite4_with_mamba_layers_computes_transformers_logits() {
 }
 
 #[test]
+fn a_mamba2_without_attention_computes_transformers_logits() {
+    check("mamba2");
+}
+
+#[test]
 fn a_smollm3_with_a_layer_without_rotation_computes_transformers_logits() {
     check("smollm3");
 }

@@ -122,6 +122,11 @@ fn a_granite4_with_mamba_layers_reads_the_same_from_both() {
 }
 
 #[test]
+fn a_mamba2_reads_the_same_from_both() {
+    check("mamba2");
+}
+
+#[test]
 fn a_smollm3_reads_the_same_from_both() {
     check("smollm3");
 }

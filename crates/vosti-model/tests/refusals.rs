@@ -84,6 +84,12 @@ fn factors_out_of_range_are_refused_by_their_field() {
         ("granite4-h", "mamba_n_groups", json!(3)),
         ("granite4-h", "mamba_d_state", json!(48)),
         ("granite4-h", "mamba_d_conv", json!(3)),
+        ("mamba2", "num_heads", json!(7)),
+        ("mamba2", "head_dim", json!(32)),
+        ("mamba2", "n_groups", json!(3)),
+        ("mamba2", "conv_kernel", json!(3)),
+        ("mamba2", "num_hidden_layers", json!(0)),
+        ("mamba2", "state_size", json!(48)),
         ("lfm2", "layer_types", json!(["conv", "full_attention", "linear_attention"])),
         ("lfm2", "layer_types", json!(["conv"])),
         ("lfm2", "conv_L_cache", json!(5)),
@@ -125,6 +131,10 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("granite4-h", "mamba_proj_bias", json!(true)),
         ("granite4-h", "mamba_conv_bias", json!(false)),
         ("granite4-h", "time_step_limit", json!([0.0, 0.1])),
+        ("mamba2", "use_bias", json!(true)),
+        ("mamba2", "use_conv_bias", json!(false)),
+        ("mamba2", "time_step_limit", json!([0.0, 0.1])),
+        ("mamba2", "hidden_act", json!("gelu")),
         ("granite4", "position_embedding_type", json!("alibi")),
     ] {
         let error = refusal(name, key, value);
@@ -152,8 +162,8 @@ fn the_text_part_of_a_vision_model_is_read_with_pythons_words_around_it() {
 
 #[test]
 fn an_unknown_architecture_is_told_which_there_are() {
-    let error = refusal("qwen2", "model_type", json!("mamba2"));
-    assert!(error.contains("`mamba2`") && error.contains("vosti models --families"), "{error}");
+    let error = refusal("qwen2", "model_type", json!("mamba"));
+    assert!(error.contains("`mamba`") && error.contains("vosti models --families"), "{error}");
     for family in &FAMILIES {
         assert!(family.model_types.iter().all(|name| error.contains(name)), "{error}");
         assert!(!family.examples.is_empty(), "{}", family.name);

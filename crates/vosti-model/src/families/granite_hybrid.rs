@@ -6,9 +6,9 @@
 
 use super::granite::{configured, scaled, stored_factors};
 use super::rotary::gguf_rope;
-use super::{Family, llama, members, refuse_bias, refuse_flag};
+use super::{Family, llama, mamba, refuse_bias};
 use crate::config::Fields;
-use crate::decoder::{Decoder, Mamba, Mixer, Naming, Rope};
+use crate::decoder::{Decoder, Naming, Rope};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -20,6 +20,17 @@ pub(super) const FAMILY: Family = Family {
     head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
+};
+
+const KEYS: mamba::Keys = mamba::Keys {
+    heads: ("mamba_n_heads", 128),
+    size: "mamba_d_head",
+    groups: ("mamba_n_groups", 1),
+    state: ("mamba_d_state", 256),
+    expand: ("mamba_expand", 2),
+    taps: ("mamba_d_conv", 4),
+    bias: "mamba_proj_bias",
+    conv_bias: "mamba_conv_bias",
 };
 
 fn refuse<T>(feature: impl Into<String>) -> Result<T> {
@@ -46,7 +57,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     }
     let decoder = scaled(decoder, &configured(fields)?);
     match recurrent.contains(&true) {
-        true => Ok(mixed(decoder, mamba(fields)?, &recurrent)),
+        true => Ok(mamba::put(decoder, mamba::read_config(fields, FAMILY.name, &KEYS)?, &recurrent)),
         false => Ok(decoder),
     }
 }
@@ -64,39 +75,6 @@ fn kinds(fields: &Fields, layers: usize) -> Result<Vec<bool>> {
         other => refuse(format!("{key} with {other}")),
     };
     kinds.into_iter().map(recurrent).collect()
-}
-
-fn mamba(fields: &Fields) -> Result<Mamba> {
-    refuse_flag(fields, FAMILY.name, "mamba_proj_bias")?;
-    if !fields.bool_or("mamba_conv_bias", true)? {
-        return refuse("mamba_conv_bias = false");
-    }
-    // The reference implementations bound a step in different phases, or never.
-    if !fields.unbounded("time_step_limit") {
-        return refuse("a time_step_limit other than [0, Infinity]");
-    }
-    let heads = fields.u32_or("mamba_n_heads", 128)?;
-    let groups = fields.u32_or("mamba_n_groups", 1)?;
-    let inner = fields.u32("hidden_size")?.saturating_mul(fields.u32_or("mamba_expand", 2)?);
-    let even = inner.checked_div(heads).filter(|size| size * heads == inner);
-    let size =
-        even.ok_or_else(|| fields.bad("mamba_n_heads", format!("is {heads}, not a divisor of {inner} values")))?;
-    let given = match fields.str_opt("mamba_d_head") {
-        Ok(Some("auto")) => None,
-        _ => fields.u32_opt("mamba_d_head")?,
-    };
-    if given.is_some_and(|given| given != size) {
-        return Err(
-            fields.bad("mamba_d_head", format!("is not {size}, a part of {inner} values for each of {heads} heads"))
-        );
-    }
-    Ok(Mamba {
-        groups,
-        members: members(heads, groups).ok_or_else(|| fields.bad("mamba_n_groups", uneven(groups, heads)))?,
-        state: fields.u32_or("mamba_d_state", 256)?,
-        head_dim: size,
-        taps: fields.u32_or("mamba_d_conv", 4)?,
-    })
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
@@ -134,32 +112,6 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         layers: kv_heads.iter().zip(&widths).map(layer).collect(),
     };
     let recurrent: Vec<bool> = kv_heads.iter().map(|heads| *heads == 0).collect();
-    Ok(mixed(scaled(decoder, &stored_factors(metadata, FAMILY.architecture)?), stored(metadata)?, &recurrent))
-}
-
-fn stored(metadata: &Metadata) -> Result<Mamba> {
-    let key = |name: &str| format!("{}.ssm.{name}", FAMILY.architecture);
-    let (heads, groups) = (metadata.u32(&key("time_step_rank"))?, metadata.u32(&key("group_count"))?);
-    let inner = metadata.u32(&key("inner_size"))?;
-    let even = inner.checked_div(heads).filter(|size| size * heads == inner);
-    Ok(Mamba {
-        groups,
-        members: members(heads, groups).ok_or_else(|| metadata.bad(&key("group_count"), uneven(groups, heads)))?,
-        state: metadata.u32(&key("state_size"))?,
-        head_dim: even
-            .ok_or_else(|| metadata.bad(&key("inner_size"), format!("is {inner}, not a multiple of {heads} heads")))?,
-        taps: metadata.u32(&key("conv_kernel"))?,
-    })
-}
-
-fn uneven(groups: u32, heads: u32) -> String {
-    format!("is {groups}, not a divisor of {heads} heads")
-}
-
-/// The decoder with Mamba in these layers.
-fn mixed(mut decoder: Decoder, mamba: Mamba, recurrent: &[bool]) -> Decoder {
-    for (layer, _) in decoder.layers.iter_mut().zip(recurrent).filter(|(_, recurrent)| **recurrent) {
-        layer.mixer = Mixer::Mamba(mamba);
-    }
-    decoder
+    let decoder = scaled(decoder, &stored_factors(metadata, FAMILY.architecture)?);
+    Ok(mamba::put(decoder, mamba::read_gguf(metadata, FAMILY.architecture)?, &recurrent))
 }

@@ -13,6 +13,8 @@ mod granite;
 mod granite_hybrid;
 mod lfm2;
 mod llama;
+mod mamba;
+mod mamba2;
 mod mistral;
 mod olmo;
 mod phi3;
@@ -51,7 +53,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 20] = [
+pub static FAMILIES: [Family; 21] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -72,6 +74,7 @@ pub static FAMILIES: [Family; 20] = [
     smollm3::FAMILY,
     lfm2::FAMILY,
     ernie4_5::FAMILY,
+    mamba2::FAMILY,
 ];
 
 /// The family with this `model_type`.
@@ -123,9 +126,9 @@ pub fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     Ok(decoder)
 }
 
-/// Heads of each of so many groups; none if the groups are not equal.
-fn members(heads: u32, groups: u32) -> Option<u32> {
-    heads.checked_div(groups).filter(|members| members * groups == heads)
+/// The size of each of so many equal parts; none if they cannot be equal.
+fn even(whole: u32, parts: u32) -> Option<u32> {
+    whole.checked_div(parts).filter(|part| part * parts == whole)
 }
 
 /// Refuses a configuration whose projections have biases.

@@ -8,7 +8,7 @@
 //! here, before the product that follows them, and not that product's result.
 
 use super::experts::{self, Keys};
-use super::{Family, llama, members, refuse_bias};
+use super::{Family, even, llama, refuse_bias};
 use crate::config::{Fields, layers_of_kind};
 use crate::decoder::{Decoder, DeltaRule, ExpertTensors, Experts, Mixer, Naming, QkNorm, Shared};
 use crate::error::{ModelError, Result};
@@ -58,8 +58,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let key_heads = fields.u32_or("linear_num_key_heads", 16)?;
     let rule = DeltaRule {
         key_heads,
-        group: members(heads, key_heads)
-            .ok_or_else(|| fields.bad("linear_num_value_heads", uneven(heads, key_heads)))?,
+        group: even(heads, key_heads).ok_or_else(|| fields.bad("linear_num_value_heads", uneven(heads, key_heads)))?,
         head_dim: size,
         taps: fields.u32_or("linear_conv_kernel_dim", 4)?,
     };
@@ -117,7 +116,7 @@ fn from_gguf(metadata: &Metadata, architecture: &'static str) -> Result<Decoder>
     }
     let rule = DeltaRule {
         key_heads,
-        group: members(heads, key_heads)
+        group: even(heads, key_heads)
             .ok_or_else(|| metadata.bad(&key("ssm.time_step_rank"), uneven(heads, key_heads)))?,
         head_dim: size,
         taps: metadata.u32(&key("ssm.conv_kernel"))?,

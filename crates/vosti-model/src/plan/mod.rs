@@ -239,6 +239,7 @@ impl Builder<'_> {
         stream.swap(0, 1);
 
         match &layer.mlp {
+            Mlp::None => return Ok(()),
             Mlp::Gated(gated) => {
                 let gate_up = self.gate_up_factor(index, gated, &DENSE);
                 let input = self.enter(index, &MLP, stream[0], &gate_up)?;

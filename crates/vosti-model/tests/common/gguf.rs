@@ -118,6 +118,9 @@ fn write_values(w: &mut Writer, config: &Value) {
     w.string("general.architecture", architecture);
     w.int(&key("embedding_length"), int("hidden_size"));
     w.int(&key("block_count"), int("num_hidden_layers"));
+    if kind == "mamba2" {
+        return write_mamba2_values(w, config);
+    }
     w.int(&key("context_length"), int("max_position_embeddings"));
     w.int(&key("attention.head_count"), int("num_attention_heads"));
     w.float(&key("attention.layer_norm_rms_epsilon"), config["rms_norm_eps"].as_f64().unwrap());
@@ -184,6 +187,20 @@ fn write_values(w: &mut Writer, config: &Value) {
         w.string(&key("rope.scaling.type"), "linear");
         w.float(&key("rope.scaling.factor"), config["rope_scaling"]["factor"].as_f64().unwrap());
     }
+}
+
+/// What a model of Mamba 2 layers alone has.
+fn write_mamba2_values(w: &mut Writer, config: &Value) {
+    let int = |key: &str| config[key].as_u64().unwrap();
+    w.int("mamba2.context_length", 1 << 20);
+    w.int("mamba2.attention.head_count", 0);
+    w.int("mamba2.feed_forward_length", 0);
+    w.float("mamba2.attention.layer_norm_rms_epsilon", config["layer_norm_epsilon"].as_f64().unwrap());
+    w.int("mamba2.ssm.conv_kernel", int("conv_kernel"));
+    w.int("mamba2.ssm.state_size", int("state_size"));
+    w.int("mamba2.ssm.group_count", int("n_groups"));
+    w.int("mamba2.ssm.time_step_rank", int("num_heads"));
+    w.int("mamba2.ssm.inner_size", int("num_heads") * int("head_dim"));
 }
 
 /// KV heads of each layer: none of one of this kind.
@@ -329,10 +346,10 @@ fn converted(name: &str, shape: &[usize], values: Vec<f32>, config: &Value) -> V
 
 /// llama.cpp's name of a tensor.
 fn gguf_name(name: &str, sandwich: bool) -> String {
-    let name = name.strip_prefix("model.").unwrap_or(name);
+    let name = name.strip_prefix("model.").or_else(|| name.strip_prefix("backbone.")).unwrap_or(name);
     match name {
-        "embed_tokens.weight" => return "token_embd.weight".into(),
-        "norm.weight" => return "output_norm.weight".into(),
+        "embed_tokens.weight" | "embeddings.weight" => return "token_embd.weight".into(),
+        "norm.weight" | "norm_f.weight" => return "output_norm.weight".into(),
         "embedding_norm.weight" => return "token_embd_norm.weight".into(),
         "lm_head.weight" => return "output.weight".into(),
         _ => {}
@@ -344,7 +361,9 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
     if part == "mlp.gate.e_score_correction_bias" {
         return format!("blk.{layer}.exp_probs_b.bias");
     }
-    let part = match part.trim_end_matches(".weight") {
+    let part = part.trim_end_matches(".weight").replace("mixer.", "mamba.");
+    let part = match part.as_str() {
+        "norm" => "attn_norm",
         "input_layernorm" => "attn_norm",
         "self_attn.qkv_proj" => "attn_qkv",
         "mlp.gate_up_proj" => "ffn_up",
@@ -475,7 +494,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         if kind.starts_with("qwen3_5") {
             values = converted(name, view.shape(), values, config);
         }
-        if name.ends_with("mamba.A_log") {
+        if name.ends_with("mamba.A_log") || name.ends_with("mixer.A_log") {
             values.iter_mut().for_each(|v| *v = -libm::expf(*v));
         }
         if let Some((stack, expert)) = expert_of(name) {
