@@ -54,6 +54,11 @@ CONFIGS = {
                        residual_multiplier=0.7, attention_multiplier=0.2, num_local_experts=0, num_experts_per_tok=0,
                        shared_intermediate_size=128, position_embedding_type="nope", layer_types=["mamba", "attention", "mamba"],
                        mamba_n_heads=8, mamba_d_head=16, mamba_d_state=32, mamba_n_groups=2, mamba_d_conv=4, mamba_expand=2),
+    "granite4-moe": dict(PLAIN, model_type="granitemoehybrid", tie_word_embeddings=True, embedding_multiplier=8.0, logits_scaling=3.0,
+                         residual_multiplier=0.7, attention_multiplier=0.2, num_local_experts=10, num_experts_per_tok=2,
+                         intermediate_size=32, shared_intermediate_size=64, position_embedding_type="nope",
+                         layer_types=["mamba", "attention", "mamba"], mamba_n_heads=8, mamba_d_head=16, mamba_d_state=32,
+                         mamba_n_groups=2, mamba_d_conv=4, mamba_expand=2),
     "qwen3-moe": dict(PLAIN, model_type="qwen3_moe", head_dim=32, tie_word_embeddings=True, num_experts=6, num_experts_per_tok=2,
                       moe_intermediate_size=40, norm_topk_prob=True, mlp_only_layers=[1], decoder_sparse_step=1),
     "olmoe": dict(PLAIN, model_type="olmoe", tie_word_embeddings=False, num_experts=8, num_experts_per_tok=4,
@@ -109,10 +114,9 @@ CONFIGS = {
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error. Of a mixture,
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "granite4-h": 10, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936, "qwen3_5-moe": 1249,
-         "qwen3-moe": 310, "olmoe": 295,
-         "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "mamba2": 11, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007,
-         "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
+         "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936,
+         "qwen3_5-moe": 1249, "qwen3-moe": 310, "olmoe": 295, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "mamba2": 11,
+         "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
 
 
 # Of a matrix, how much of its input's spread its output has.
@@ -158,6 +162,7 @@ EXPERT = {"qwen3_moe": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj", "m
           "mixtral": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3", "block_sparse_moe.experts.{}.w2")}
 EXPERT["olmoe"] = EXPERT["glm4_moe"] = EXPERT["qwen3_moe"]
 ROUTER = {"mixtral": ("mlp.gate.", "block_sparse_moe.gate."), "granitemoe": ("moe.router.", "moe.router.layer.")}
+ROUTER["granitemoehybrid"] = ROUTER["granitemoe"]
 
 
 def published(state, model_type):
@@ -167,7 +172,7 @@ def published(state, model_type):
         layer, _, part = name.partition("mlp.experts.") if "mlp.experts." in name else name.partition("block_sparse_moe.experts.")
         if not part or model_type.startswith("qwen3_5"):
             out[name.replace(*ROUTER.get(model_type, ("", "")))] = tensor
-        elif model_type == "granitemoe":
+        elif model_type.startswith("granitemoe"):
             own = {"gate_up_proj": "input_linear", "down_proj": "output_linear"}[part]
             out[f"{layer}block_sparse_moe.{own}.weight"] = tensor
         else:

@@ -39,6 +39,7 @@ const TINY: &[(&str, &str)] = texts![
     "granite" in "../tests/tiny/granite/config.json",
     "granite4" in "../tests/tiny/granite4/config.json",
     "granite4-h" in "../tests/tiny/granite4-h/config.json",
+    "granite4-moe" in "../tests/tiny/granite4-moe/config.json",
     "smollm3" in "../tests/tiny/smollm3/config.json",
     "qwen3-moe" in "../tests/tiny/qwen3-moe/config.json",
     "olmoe" in "../tests/tiny/olmoe/config.json",

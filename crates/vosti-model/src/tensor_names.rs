@@ -78,7 +78,7 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
         Naming::HuggingFace => hugging_face(slot, layer, post_norms),
         Naming::GraniteHybrid => match slot {
             Slot::GateUp => format!("layers.{layer}.shared_mlp.input_linear.weight"),
-            Slot::Down => format!("layers.{layer}.shared_mlp.output_linear.weight"),
+            Slot::Down | Slot::SharedDown => format!("layers.{layer}.shared_mlp.output_linear.weight"),
             _ => hugging_face(slot, layer, post_norms),
         },
         Naming::Lfm2 => lfm2(slot, layer),

@@ -479,6 +479,11 @@ fn a_granite4_with_mamba_layers_computes_transformers_logits() {
 }
 
 #[test]
+fn a_granite4_with_mamba_layers_and_experts_computes_transformers_logits() {
+    check("granite4-moe");
+}
+
+#[test]
 fn a_mamba2_without_attention_computes_transformers_logits() {
     check("mamba2");
 }

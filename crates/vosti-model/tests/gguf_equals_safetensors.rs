@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use vosti_kernels::Dtype;
-use vosti_model::{Target, Tensor, TensorData, TensorFiles, WeightSource, Weights, families, plan};
+use vosti_model::{ModelPlan, Target, Tensor, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 fn assert_close(name: &str, a: Tensor, b: Tensor) {
     assert_eq!(a.shape, b.shape, "{name}");
@@ -22,6 +22,22 @@ fn assert_close(name: &str, a: Tensor, b: Tensor) {
     assert_eq!(far, None, "{name}");
 }
 
+/// A tiny model's GGUF file of this configuration, and the equal plans of the file and of the configuration.
+fn both(name: &str, config: &Value) -> (TensorFiles, ModelPlan, ModelPlan) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
+    let layers = config["layer_types"][0].as_str().unwrap_or_default();
+    let path = std::env::temp_dir().join(format!("vosti-{name}-{layers}-{}.gguf", std::process::id()));
+    std::fs::write(&path, gguf::write(&folder, config, false)).unwrap();
+    let stored = TensorFiles::open_gguf(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let target = Target::named("cpu").with_act(Dtype::F32);
+    let theirs = plan(&families::from_gguf(stored.metadata().unwrap()).unwrap(), &target, None).unwrap();
+    let ours = plan(&families::from_config("config.json", config).unwrap(), &target, None).unwrap();
+    assert_eq!(theirs.program, ours.program);
+    assert_eq!(theirs.bindings, ours.bindings);
+    (stored, theirs, ours)
+}
+
 fn check(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
     let mut config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
@@ -30,20 +46,12 @@ fn check(name: &str) {
         config["query_pre_attn_scalar"] = config["head_dim"].clone();
         config.as_object_mut().unwrap().remove("layer_types");
     }
-    let path = std::env::temp_dir().join(format!("vosti-{name}-{}.gguf", std::process::id()));
-    std::fs::write(&path, gguf::write(&folder, &config, false)).unwrap();
-    let stored = TensorFiles::open_gguf(&path).unwrap();
+    let (stored, theirs, ours) = both(name, &config);
     let folder = TensorFiles::open_folder(&folder).unwrap();
-    let target = Target::named("cpu").with_act(Dtype::F32);
-    let theirs = plan(&families::from_gguf(stored.metadata().unwrap()).unwrap(), &target, None).unwrap();
-    let ours = plan(&families::from_config("config.json", &config).unwrap(), &target, None).unwrap();
-    assert_eq!(theirs.program, ours.program);
-    assert_eq!(theirs.bindings, ours.bindings);
     let (x, y) = (Weights::new(&stored, &theirs), Weights::new(&folder, &ours));
     for name in ours.weights.keys() {
         assert_close(name, x.load(name).unwrap(), y.load(name).unwrap());
     }
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
@@ -148,5 +156,17 @@ fn an_ernie4_5_reads_the_same_from_both() {
 
 #[test]
 fn mixtures_of_experts_read_the_same_from_both() {
-    ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "glm4-moe", "qwen3_5-moe"].into_iter().for_each(check);
+    ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "glm4-moe", "qwen3_5-moe", "granite4-moe"]
+        .into_iter()
+        .for_each(check);
+}
+
+/// llama.cpp's architecture of Granite 3's mixtures is that of Granite 4's without Mamba layers, too.
+#[test]
+fn a_granite4_with_experts_and_attention_alone_has_the_same_plan_from_both() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/granite4-moe/config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    config["layer_types"] = ["attention"; 3].into();
+    config["position_embedding_type"] = "rope".into();
+    both("granite4-moe", &config);
 }

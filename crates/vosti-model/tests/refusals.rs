@@ -125,7 +125,6 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("gemma2", "use_bidirectional_attention", json!(true)),
         ("lfm2", "conv_bias", json!(true)),
         ("qwen3_5", "attn_output_gate", json!(false)),
-        ("granite4", "num_local_experts", json!(8)),
         ("granite4", "layer_types", json!(["attention", "conv", "attention"])),
         ("granite4-h", "layer_types", json!(["mamba"])),
         ("granite4-h", "mamba_proj_bias", json!(true)),
@@ -232,6 +231,8 @@ fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
         ("glm4-moe", "n_shared_experts", json!(1u32 << 31), "not between 1 and 262144"),
         ("qwen3_5-moe", "shared_expert_intermediate_size", json!(0), "not between 1 and 262144"),
         ("qwen3_5-moe", "moe_intermediate_size", Value::Null, "is missing"),
+        ("granite4-moe", "shared_intermediate_size", json!(0), "not between 1 and 262144"),
+        ("granite4-moe", "num_experts_per_tok", json!(10), "is 10, and there are kernels for"),
     ] {
         let error = refusal(name, key, value);
         assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");

@@ -14,7 +14,7 @@ use vosti_cpu::isa::Isa;
 use vosti_kernels::Dtype;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
-const RECORDED: [(&str, [&str; 2]); 28] = [
+const RECORDED: [(&str, [&str; 2]); 29] = [
     ("llama", ["51d341077d4ba0d0a2a22259c7cfb971", "80f3e6bc816577ae9f464ae29b4c1397"]),
     ("llama-untied", ["db18f4fe4ad8a1fec114f597f9190625", "d27bdff1bc666aa084b3805681983d83"]),
     ("qwen2", ["1079bbc88750f63c9ef4a827892fbc40", "4110678161b9a0a7cfbf1aee51c5560d"]),
@@ -32,6 +32,7 @@ const RECORDED: [(&str, [&str; 2]); 28] = [
     ("granite", ["cd19de8acfd97544c61536f74014334a", "c481d0f7ac3893805423d4e6ecb89e65"]),
     ("granite4", ["559429f731433465bde694e9e04b51ea", "e3f7564b05ee0743416c707d62491f48"]),
     ("granite4-h", ["18c85c0cff8fd67f960618688cc56916", "6423e11b414f2d102d842cb10fa5adc7"]),
+    ("granite4-moe", ["89b093d81c8c638ac2660178c8b670ec", "a628a7d082371a8295c619a9323905f9"]),
     ("smollm3", ["d7fb8665560ad56672a34445347648de", "490ce66460b24ff6ee23423b07190e65"]),
     ("qwen3-moe", ["28a15f8be5c193eb0928f2f3e9e08eeb", "528c28b88ad764921b1968051e6f283f"]),
     ("olmoe", ["bfedad29f198be0f2d11daad6392b08f", "bfb3c45a7783fec17dc8cc5c75f4d786"]),

@@ -8,7 +8,7 @@
 use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias};
 use crate::config::Fields;
-use crate::decoder::{Decoder, ExpertTensors};
+use crate::decoder::{Decoder, ExpertTensors, Experts, Shared};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -69,8 +69,15 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 }
 
 fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    let mixture = experts::read_gguf(metadata, MIXTURE.architecture, true)?;
+    let mixture = stored_mixture(metadata, MIXTURE.architecture)?;
     Ok(experts::put_stored(stored(metadata, &MIXTURE)?, metadata, &mixture))
+}
+
+/// The mixture of a GGUF file, with the perceptron beside it if there is one.
+pub(super) fn stored_mixture(metadata: &Metadata, architecture: &str) -> Result<Experts> {
+    let width = metadata.u32_or(&format!("{architecture}.expert_shared_feed_forward_length"), 0)?;
+    let shared = (width > 0).then(|| Shared { mlp: llama::gated(width), gated: false });
+    Ok(Experts { shared, ..experts::read_gguf(metadata, architecture, true)? })
 }
 
 /// Reads what the architectures share.

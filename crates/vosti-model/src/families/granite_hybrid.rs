@@ -1,14 +1,16 @@
-//! Granite 4 without experts: Granite's factors, and in most layers of the models called H a Mamba 2 layer in the place of attention.
+//! Granite 4: Granite's factors, in most layers of the models called H a Mamba 2 layer in the place of attention, and in some models a
+//! mixture of experts beside each perceptron.
 //!
-//! Source: transformers `models/granitemoehybrid`; llama.cpp's `granitehybrid`. The perceptron is called a shared expert and has gate
-//! and up in one tensor, and layers may have no rotation. Experts are refused by name. What goes into a state is in FP32 from the
-//! convolution on, its sums go page by page, and a norm's result is rounded once: that is the definition here.
+//! Source: transformers `models/granitemoehybrid`; llama.cpp's `granitehybrid`. The perceptron is called a shared expert, with a mixture
+//! or without, and has gate and up in one tensor; layers may have no rotation. What goes into a state is in FP32 from the convolution on,
+//! its sums go page by page, a norm's result is rounded once, and the perceptron is added after the experts: that is the definition here.
 
-use super::granite::{configured, scaled, stored_factors};
+use super::experts::{self, Keys};
+use super::granite::{configured, scaled, stored_factors, stored_mixture};
 use super::rotary::gguf_rope;
 use super::{Family, llama, mamba, refuse_bias};
 use crate::config::Fields;
-use crate::decoder::{Decoder, Naming, Rope};
+use crate::decoder::{Decoder, ExpertTensors, Experts, Gated, Naming, Rope, Shared};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -16,7 +18,7 @@ pub(super) const FAMILY: Family = Family {
     name: "Granite 4",
     model_types: &["granitemoehybrid"],
     architecture: "granitehybrid",
-    examples: &["ibm-granite/granite-4.0-1b", "ibm-granite/granite-4.0-h-1b", "ibm-granite/granite-4.0-h-micro"],
+    examples: &["ibm-granite/granite-4.0-1b", "ibm-granite/granite-4.0-h-micro", "ibm-granite/granite-4.0-h-tiny"],
     head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
@@ -40,9 +42,6 @@ fn refuse<T>(feature: impl Into<String>) -> Result<T> {
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
     let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
-    if fields.u32_or("num_local_experts", 0)? != 0 {
-        return refuse("a mixture of experts (num_local_experts)");
-    }
     let recurrent = kinds(fields, decoder.layers.len())?;
     let rotates = match fields.str_opt("position_embedding_type")? {
         Some("rope") => true,
@@ -51,7 +50,14 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     };
     decoder.naming = Naming::GraniteHybrid;
     let width = fields.u32_or("shared_intermediate_size", 1024)?;
-    decoder.gated_mut().for_each(|gated| (gated.width, gated.fused) = (width, true));
+    let perceptron = Gated { fused: true, ..llama::gated(width) };
+    decoder.gated_mut().for_each(|gated| *gated = perceptron.clone());
+    if fields.u32_or("num_local_experts", 8)? != 0 {
+        let keys = Keys { count: "num_local_experts", width: "intermediate_size" };
+        let mixture = experts::read_config(fields, keys, true, ExpertTensors::Stacked)?;
+        let shared = Some(Shared { mlp: perceptron, gated: false });
+        decoder = experts::put(decoder, &Experts { shared, ..mixture }, |_| true);
+    }
     if !rotates {
         decoder.attentions_mut().for_each(|attention| attention.rope = Rope::still(attention.head_dim));
     }
@@ -79,9 +85,6 @@ fn kinds(fields: &Fields, layers: usize) -> Result<Vec<bool>> {
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let key = |name: &str| format!("{}.{name}", FAMILY.architecture);
-    if metadata.u32_or(&key("expert_count"), 0)? != 0 {
-        return refuse("a mixture of experts (expert_count)");
-    }
     let hidden = metadata.u32(&key("embedding_length"))?;
     let count = metadata.layers(&key("block_count"))? as usize;
     let heads = metadata.u32(&key("attention.head_count"))?;
@@ -112,6 +115,9 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         layers: kv_heads.iter().zip(&widths).map(layer).collect(),
     };
     let recurrent: Vec<bool> = kv_heads.iter().map(|heads| *heads == 0).collect();
-    let decoder = scaled(decoder, &stored_factors(metadata, FAMILY.architecture)?);
+    let mut decoder = scaled(decoder, &stored_factors(metadata, FAMILY.architecture)?);
+    if metadata.u32_or(&key("expert_count"), 0)? != 0 {
+        decoder = experts::put_stored(decoder, metadata, &stored_mixture(metadata, FAMILY.architecture)?);
+    }
     Ok(mamba::put(decoder, mamba::read_gguf(metadata, FAMILY.architecture)?, &recurrent))
 }

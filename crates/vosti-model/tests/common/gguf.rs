@@ -97,6 +97,7 @@ fn architecture(config: &Value) -> &str {
     let has_mamba = config["layer_types"].as_array().is_some_and(|types| types.iter().any(|kind| kind == "mamba"));
     match config["model_type"].as_str().unwrap().trim_end_matches("_text") {
         "granitemoehybrid" if has_mamba => "granitehybrid",
+        "granitemoehybrid" if mixes(config) => "granitemoe",
         "granitemoehybrid" => "granite",
         "ministral3" => "mistral3",
         "olmo3" => "olmo2",
@@ -107,6 +108,11 @@ fn architecture(config: &Value) -> &str {
         "qwen3_5_moe" => "qwen35moe",
         same => same,
     }
+}
+
+/// Whether a configuration of Granite 4 has a mixture of experts.
+fn mixes(config: &Value) -> bool {
+    config["num_local_experts"].as_u64().is_some_and(|count| count > 0)
 }
 
 /// The metadata that llama.cpp's converter writes for a configuration.
@@ -137,7 +143,8 @@ fn write_values(w: &mut Writer, config: &Value) {
         "gemma4" => write_gemma4_values(w, config),
         "granitehybrid" => {
             write_kv_heads(w, config, "mamba", &key);
-            w.int(&key("feed_forward_length"), int("shared_intermediate_size"));
+            let width = if mixes(config) { "intermediate_size" } else { "shared_intermediate_size" };
+            w.int(&key("feed_forward_length"), int(width));
             w.value(&key("rope.scaling.finetuned"), 7, &[0]);
             w.int(&key("ssm.conv_kernel"), int("mamba_d_conv"));
             w.int(&key("ssm.state_size"), int("mamba_d_state"));
@@ -154,7 +161,7 @@ fn write_values(w: &mut Writer, config: &Value) {
         }
         _ => {
             w.int(&key("attention.head_count_kv"), int("num_key_value_heads"));
-            let shared = config["shared_intermediate_size"].as_u64();
+            let shared = config["shared_intermediate_size"].as_u64().filter(|_| !mixes(config));
             let width = shared.or_else(|| config["intermediate_size"].as_u64());
             width.into_iter().for_each(|width| w.int(&key("feed_forward_length"), width));
             if let Some(d) = config["head_dim"].as_u64() {
@@ -168,7 +175,7 @@ fn write_values(w: &mut Writer, config: &Value) {
         (["n_shared_experts"; 2], "expert_shared_count"),
         (["num_experts_per_tok"; 2], "expert_used_count"),
         (["moe_intermediate_size"; 2], "expert_feed_forward_length"),
-        (["shared_expert_intermediate_size"; 2], "expert_shared_feed_forward_length"),
+        (["shared_expert_intermediate_size", "shared_intermediate_size"], "expert_shared_feed_forward_length"),
     ] {
         let found = fields.into_iter().find_map(|field| config[field].as_u64());
         found.filter(|count| *count > 0).into_iter().for_each(|count| w.int(&key(name), count));
@@ -345,7 +352,7 @@ fn converted(name: &str, shape: &[usize], values: Vec<f32>, config: &Value) -> V
 }
 
 /// llama.cpp's name of a tensor.
-fn gguf_name(name: &str, sandwich: bool) -> String {
+fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     let name = name.strip_prefix("model.").or_else(|| name.strip_prefix("backbone.")).unwrap_or(name);
     match name {
         "embed_tokens.weight" | "embeddings.weight" => return "token_embd.weight".into(),
@@ -367,6 +374,7 @@ fn gguf_name(name: &str, sandwich: bool) -> String {
         "input_layernorm" => "attn_norm",
         "self_attn.qkv_proj" => "attn_qkv",
         "mlp.gate_up_proj" => "ffn_up",
+        "shared_mlp.output_linear" if mixes => "ffn_down_shexp",
         "shared_mlp.output_linear" => "ffn_down",
         "self_attn.q_proj" => "attn_q",
         "self_attn.k_proj" => "attn_k",
@@ -515,7 +523,8 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
             // The converter splits gate and up.
             let (shape, layer) = ([view.shape()[0] / 2, view.shape()[1]], layer.strip_prefix("model.layers.").unwrap());
             for (name, half) in ["gate", "up"].iter().zip(values.chunks(values.len() / 2)) {
-                w.tensor(&format!("blk.{layer}.ffn_{name}.weight"), &shape, half);
+                let suffix = if mixes(config) { "_shexp" } else { "" };
+                w.tensor(&format!("blk.{layer}.ffn_{name}{suffix}.weight"), &shape, half);
             }
             continue;
         }
@@ -524,7 +533,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
             [1, columns] => &[*columns],
             shape => shape,
         };
-        w.tensor(&gguf_name(name, sandwich), shape, &values);
+        w.tensor(&gguf_name(name, sandwich, mixes(config)), shape, &values);
     }
     for (name, mut own) in experts {
         own.sort_by_key(|(expert, ..)| *expert);

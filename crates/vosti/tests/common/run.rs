@@ -11,7 +11,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 28] = [
+pub const TINY: [&str; 29] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -29,6 +29,7 @@ pub const TINY: [&str; 28] = [
     "granite",       // multipliers
     "granite4",      // the same in one tensor for gate and up
     "granite4-h",    // Mamba 2 in two of three layers, in two groups, and no rotation
+    "granite4-moe",  // the same with experts beside the perceptron
     "smollm3",       // a layer without rotation
     "qwen3-moe",     // experts in two of three layers
     "olmoe",         // shares that do not add up to one
