@@ -1,5 +1,5 @@
-#: mistake: unseen keys get a large negative score instead of -inf
 #: sibling: any_attend_window
+#: mistake: unseen keys get a large negative score instead of -inf
 #: fails: dependency
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

@@ -1,5 +1,5 @@
-#: mistake: lanes are laid out by row, their positions as if by head
 #: sibling: any_attend_window
+#: mistake: lanes are laid out by row, their positions as if by head
 #: fails: guard
 #: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

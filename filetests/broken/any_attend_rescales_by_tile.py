@@ -1,5 +1,5 @@
-#: mistake: the accumulator is rescaled when any row of the tile needs it
 #: sibling: any_attend_window
+#: mistake: the accumulator is rescaled when any row of the tile needs it
 #: fails: guard
 #: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

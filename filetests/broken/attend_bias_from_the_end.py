@@ -1,5 +1,5 @@
-#: mistake: the bias of far keys is counted from the end of the tile, not from the row
 #: sibling: attend
+#: mistake: the bias of far keys is counted from the end of the tile, not from the row
 #: fails: guard
 #: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

@@ -1,5 +1,5 @@
-#: mistake: keys are quantised by the largest of their page, which holds keys that the row does not see
 #: sibling: attend
+#: mistake: keys are quantised by the largest of their page, which holds keys that the row does not see
 #: fails: dependency
 #: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

@@ -1,5 +1,5 @@
-#: mistake: the soft cap comes after the mask: unseen keys get the cap for a score, not -inf
 #: sibling: attend_softcap
+#: mistake: the soft cap comes after the mask: unseen keys get the cap for a score, not -inf
 #: fails: dependency
 #: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

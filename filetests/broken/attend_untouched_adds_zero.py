@@ -1,5 +1,5 @@
-#: mistake: a page that a row does not see adds zero to its state
 #: sibling: attend
+#: mistake: a page that a row does not see adds zero to its state
 #: fails: loop-range
 #: replay: none
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

@@ -1,5 +1,5 @@
-#: mistake: the first keys of a request stay visible behind the window, and their page may be freed
 #: sibling: attend_window
+#: mistake: the first keys of a request stay visible behind the window, and their page may be freed
 #: fails: in-bounds
 #: replay: differs
 """Paged causal attention with an online softmax, full or windowed, one query tile and KV head a program.

@@ -1,5 +1,5 @@
-#: mistake: partial sums are stored at every step
 #: sibling: linear
+#: mistake: partial sums are stored at every step
 #: fails: single-writer
 #: replay: none
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""

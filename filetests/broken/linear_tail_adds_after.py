@@ -1,5 +1,5 @@
-#: mistake: a full tile of rows accumulates in dot, the last one adds afterwards
 #: sibling: linear_indexed
+#: mistake: a full tile of rows accumulates in dot, the last one adds afterwards
 #: fails: guard
 #: replay: differs
 """A linear layer: `out[t, n] = sum_k x[t, k] * w[n, k]`, accumulated in FP32 from k = 0 upwards."""

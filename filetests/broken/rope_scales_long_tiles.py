@@ -1,5 +1,5 @@
-#: mistake: the frequencies change when a position of the tile is large
 #: sibling: rope_q
+#: mistake: the frequencies change when a position of the tile is large
 #: fails: guard
 #: replay: differs
 """Rotary position embedding of the query heads, after an RMS norm per head when NORM is 1.

@@ -1,5 +1,5 @@
-#: mistake: the second half is checked by the first
 #: sibling: store_kv
+#: mistake: the second half is checked by the first
 #: fails: finite
 #: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.

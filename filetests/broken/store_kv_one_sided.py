@@ -1,5 +1,5 @@
-#: mistake: minus infinity passes the check
 #: sibling: store_kv
+#: mistake: minus infinity passes the check
 #: fails: finite
 #: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.

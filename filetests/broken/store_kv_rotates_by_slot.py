@@ -1,5 +1,5 @@
-#: mistake: keys are rotated by their place in the cache
 #: sibling: store_kv
+#: mistake: keys are rotated by their place in the cache
 #: fails: in-bounds
 #: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.

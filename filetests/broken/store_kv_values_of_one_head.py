@@ -1,5 +1,5 @@
-#: mistake: values are stored by the program of the first head only
 #: sibling: store_kv
+#: mistake: values are stored by the program of the first head only
 #: fails: coverage
 #: replay: differs
 """Writes each row's key and value to its slot of the paged cache `[pages, KV_HEADS, PAGE, D]`.
