@@ -11,6 +11,14 @@ use std::sync::LazyLock;
 
 static TTIR: Dir = include_dir!("$CARGO_MANIFEST_DIR/ttir");
 
+/// What stands above each text of `ttir/KERNEL.ttir`, before its stem.
+pub const TEXT_OF: &str = "// text of ";
+
+static TEXTS: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+    let files = TTIR.files().filter_map(|file| file.contents_utf8());
+    files.flat_map(|file| file.split(TEXT_OF)).filter_map(|part| part.split_once('\n')).collect()
+});
+
 macro_rules! sources {
     ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../", $name, ".py")))),*] };
 }
@@ -172,16 +180,14 @@ pub fn bind<'t>(text: &'t str, spec: &Spec) -> Option<Cow<'t, str>> {
     Some(Cow::Owned([&text[..start], &signature, &constants, &text[end..]].concat()))
 }
 
-/// File stems of all checked-in TTIR, sorted.
+/// Stems of all checked-in TTIR, sorted.
 pub fn ttir_stems() -> Vec<&'static str> {
-    let mut stems: Vec<&str> = TTIR.files().filter_map(|f| f.path().to_str()?.strip_suffix(".ttir")).collect();
-    stems.sort_unstable();
-    stems
+    TEXTS.keys().copied().collect()
 }
 
-/// The checked-in TTIR of a file stem.
+/// The checked-in TTIR of a stem.
 pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
-    TTIR.get_file(format!("{stem}.ttir"))?.contents_utf8()
+    TEXTS.get(stem).copied()
 }
 
 /// Specialisations for tests: of each checked-in text, or of each text with four sets of dimensions (small, ragged, 1, and a

@@ -1,8 +1,8 @@
 //! The kernels as data: their names, their contracts, and the TTIR of every specialisation.
 //!
 //! A kernel is one Triton source `kernels/<name>.py` with its contract in a comment block above it. A [`Spec`] names one
-//! specialisation of it (activation type and constants); its TTIR is checked in as `kernels/ttir/<spec>.ttir` and embedded
-//! here. A [`Binding`] is the value that an op's `k` stands for: specialisations bound to weights.
+//! specialisation of it (activation type and constants); its TTIR is checked in as a part of
+//! `kernels/ttir/<name>.ttir` and embedded here. A [`Binding`] is the value that an op's `k` stands for: specialisations bound to weights.
 //!
 //! This crate must never launch a kernel, and no choice here may depend on a batch. Where a kernel has row tiles of several
 //! heights, each is proved to give the bits of the lowest ([`stands_for`]), and the device chooses.

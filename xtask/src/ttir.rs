@@ -5,15 +5,19 @@
 
 use crate::{python, root};
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use vosti_kernels::Spec;
+use vosti_kernels::inventory::TEXT_OF;
 
 /// Targets whose TTIR is checked in. All GPU targets share the TTIR of one (`specialisations.toml`).
 const TARGETS: [&str; 2] = ["cpu", "cuda-sm90"];
+
+/// Texts by their stems, or files by their names.
+type Texts = BTreeMap<String, String>;
 
 /// Writes `kernels/ttir/`, or compares it.
 pub fn run(check: bool) -> Result<()> {
@@ -22,104 +26,117 @@ pub fn run(check: bool) -> Result<()> {
         specs.extend(vosti_model::inventory(target)?);
     }
     let specs: Vec<Spec> = specs.into_iter().collect();
-    let folder = root().join("kernels/ttir");
-    let fresh = root().join("target/ttir");
-    fs::remove_dir_all(&fresh).ok();
-    fs::create_dir_all(&fresh)?;
-    generate(&specs, &fresh)?;
-    let (stale, kept) = differences(&specs, &folder, &fresh)?;
+    let fresh = generate(&specs)?;
+    let stems = vosti_kernels::ttir_stems().into_iter();
+    let old = stems.filter_map(|stem| Some((stem.into(), vosti_kernels::ttir_by_stem(stem)?.into()))).collect();
+    let stale = differences(&old, &fresh);
     if check {
         ensure!(
             stale.is_empty(),
             "kernels/ttir is not what its sources give: run `cargo xtask ttir`\n{}",
             stale.join("\n")
         );
-        println!("{kept} specialisations are fresh");
+        println!("{} specialisations are fresh", specs.len());
         return Ok(());
     }
-    replace(&specs.iter().map(|spec| format!("{spec}.ttir")).collect(), &folder, &fresh)?;
+    replace(&files(&fresh), &root().join("kernels/ttir"))?;
     println!("{} specialisations, {} of them new or changed or removed", specs.len(), stale.len());
     Ok(())
 }
 
-/// Makes `folder` hold exactly these files of `fresh`. An interruption leaves each file whole, old or new, and the next run
-/// does the rest.
-fn replace(names: &BTreeSet<String>, folder: &Path, fresh: &Path) -> Result<()> {
+/// A file for each kernel, with the texts of its specialisations.
+fn files(texts: &Texts) -> Texts {
+    let mut files = Texts::new();
+    for (stem, text) in texts {
+        let kernel = stem.split('-').next().unwrap_or(stem);
+        *files.entry(format!("{kernel}.ttir")).or_default() += &format!("{TEXT_OF}{stem}\n{text}");
+    }
+    files
+}
+
+/// Makes `folder` hold exactly these files. An interruption leaves each file whole, old or new, and the next run does the rest.
+fn replace(files: &Texts, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
-    for name in names {
+    for (name, text) in files {
         let new = folder.join(format!("{name}.new"));
-        fs::copy(fresh.join(name), &new)?;
+        fs::write(&new, text)?;
         fs::rename(new, folder.join(name))?;
     }
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if !names.contains(entry.file_name().to_string_lossy().as_ref()) {
+        if !files.contains_key(entry.file_name().to_string_lossy().as_ref()) {
             fs::remove_file(entry.path())?;
         }
     }
     Ok(())
 }
 
-/// Runs Triton's front end.
-fn generate(specs: &[Spec], into: &Path) -> Result<()> {
+/// The texts that Triton's front end gives.
+fn generate(specs: &[Spec]) -> Result<Texts> {
+    let into = root().join("target/ttir");
+    fs::remove_dir_all(&into).ok();
+    fs::create_dir_all(&into)?;
     let request = vosti_kernels::request(specs)?;
     let mut child = Command::new(python::interpreter()?)
         .arg("-B")
         .arg(root().join("kernels/ttir.py"))
-        .arg(into)
+        .arg(&into)
         .stdin(Stdio::piped())
         .spawn()
         .context("starting Python")?;
     child.stdin.take().context("the pipe to Python")?.write_all(request.as_bytes())?;
     ensure!(child.wait()?.success(), "kernels/ttir.py failed");
-    Ok(())
+    let text = |spec: &Spec| Ok((spec.to_string(), fs::read_to_string(into.join(format!("{spec}.ttir")))?));
+    specs.iter().map(text).collect()
 }
 
-/// Names of files that are missing, differ or are not needed, and the number of files that are fresh.
-fn differences(specs: &[Spec], folder: &Path, fresh: &Path) -> Result<(Vec<String>, usize)> {
-    let names: BTreeSet<String> = specs.iter().map(|s| format!("{s}.ttir")).collect();
-    let mut stale = vec![];
-    for name in &names {
-        if fs::read(folder.join(name)).ok() != Some(fs::read(fresh.join(name))?) {
-            stale.push(format!("  {name}"));
-        }
-    }
-    let kept = names.len() - stale.len();
-    for entry in fs::read_dir(folder).into_iter().flatten() {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".ttir") && !names.contains(&name) {
-            stale.push(format!("  {name} (no model needs it)"));
-        }
-    }
-    Ok((stale, kept))
+/// Stems of texts that are missing, differ or are not needed.
+fn differences(old: &Texts, fresh: &Texts) -> Vec<String> {
+    let changed = fresh.iter().filter(|(stem, text)| old.get(*stem) != Some(text)).map(|(stem, _)| format!("  {stem}"));
+    let gone = old.keys().filter(|stem| !fresh.contains_key(*stem)).map(|stem| format!("  {stem} (no model needs it)"));
+    changed.chain(gone).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn texts(list: &[(&str, &str)]) -> Texts {
+        list.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
+    }
+
     #[test]
-    fn files_are_replaced_and_stale_ones_removed_and_all_stay_if_a_new_one_is_missing() {
-        let base = std::env::temp_dir().join(format!("vosti-xtask-ttir-{}", std::process::id()));
-        let (folder, fresh) = (base.join("ttir"), base.join("fresh"));
-        let names = |list: &[&str]| list.iter().map(|name| name.to_string()).collect::<BTreeSet<String>>();
+    fn a_file_holds_the_texts_of_one_kernel() {
+        let made = files(&texts(&[("a-bf16-K2", "2\n"), ("a-bf16-K4", "4\n"), ("b-f32-K2", "b\n")]));
+        let a = "// text of a-bf16-K2\n2\n// text of a-bf16-K4\n4\n";
+        assert_eq!(made, texts(&[("a.ttir", a), ("b.ttir", "// text of b-f32-K2\nb\n")]));
+        let all = vosti_kernels::ttir_stems().into_iter();
+        let all: Texts = all.map(|stem| (stem.into(), vosti_kernels::ttir_by_stem(stem).unwrap().into())).collect();
+        for (name, text) in files(&all) {
+            assert!(fs::read_to_string(root().join("kernels/ttir").join(&name)).unwrap() == text, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_differs_or_is_not_needed_is_named() {
+        let old = texts(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        let stale = differences(&old, &texts(&[("a", "1"), ("b", "2"), ("d", "1")]));
+        assert_eq!(stale, ["  b", "  d", "  c (no model needs it)"]);
+    }
+
+    #[test]
+    fn files_are_replaced_and_stale_ones_removed() {
+        let folder = std::env::temp_dir().join(format!("vosti-xtask-ttir-{}", std::process::id()));
         let there = || {
             let all = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
             all.map(|name| (fs::read_to_string(folder.join(&name)).unwrap(), name)).collect::<BTreeSet<_>>()
         };
-        let pairs = |list: &[(&str, &str)]| list.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
         fs::create_dir_all(&folder).unwrap();
-        fs::create_dir_all(&fresh).unwrap();
         for (name, text) in [("a.ttir", "1"), ("b.ttir", "1"), ("b.ttir.new", "half")] {
             fs::write(folder.join(name), text).unwrap();
         }
-        fs::write(fresh.join("a.ttir"), "2").unwrap();
-        let outcome = replace(&names(&["a.ttir", "c.ttir"]), &folder, &fresh);
-        assert!(outcome.is_err(), "c.ttir is missing");
-        let kept: BTreeSet<(String, String)> = pairs(&[("2", "a.ttir"), ("1", "b.ttir"), ("half", "b.ttir.new")]);
-        assert_eq!(there(), kept);
-        replace(&names(&["a.ttir"]), &folder, &fresh).unwrap();
-        assert_eq!(there(), pairs(&[("2", "a.ttir")]));
-        fs::remove_dir_all(base).unwrap();
+        replace(&texts(&[("a.ttir", "2")]), &folder).unwrap();
+        assert_eq!(there(), BTreeSet::from([("2".to_string(), "a.ttir".to_string())]));
+        fs::remove_dir_all(folder).unwrap();
     }
 }
