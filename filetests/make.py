@@ -1,8 +1,11 @@
-"""Writes the TTIR of every file test beside its source, with Triton's front end: no GPU, no torch.
+"""Writes the TTIR of kernels beside their sources, with Triton's front end: no GPU, no torch.
 
-    python filetests/make.py [pass/linear.py ...]
+    python filetests/make.py FILE.py ...
 
-A file test has its constants and the role of each parameter in its contract comment. A line `#: types: x = i64` makes the
+The kernels of this folder get theirs from `cargo xtask filetests`, which runs this script and keeps all texts in `texts.ttir`;
+docs/add-a-kernel.md says how to add one, right or broken.
+
+A file has its constants and the role of each parameter in its contract comment. A line `#: types: x = i64` makes the
 TTIR with another element type than the contract's, which is then the test's mistake. The TTIR's header has the hashes of the
 files that it was made from (all that were executed or read, other than installed packages) and of its own text; the verifier
 refuses a TTIR beside other files.
@@ -71,14 +74,6 @@ def render(path):
         file.write("\n".join(header + lines + footer) + "\n")
 
 
-def main():
-    paths = sys.argv[1:]
-    for folder in ("pass", "broken", "pairs"):
-        if not sys.argv[1:]:
-            paths += sorted(os.path.join(HERE, folder, f) for f in os.listdir(os.path.join(HERE, folder)) if f.endswith(".py"))
-    for path in paths:
-        render(path)
-
-
 if __name__ == "__main__":
-    main()
+    for path in sys.argv[1:]:
+        render(path)

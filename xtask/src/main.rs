@@ -2,6 +2,7 @@
 
 mod bench;
 mod book;
+mod filetests;
 mod helm;
 mod llama_cpp;
 mod mutants;
@@ -37,6 +38,11 @@ enum Task {
     /// Compiles every text of GPU targets [default: all], executes the PTX here and compares with the tile interpreter
     Execute {
         /// Targets such as cuda-sm80, and kernels by name
+        names: Vec<String>,
+    },
+    /// Makes the TTIR of file tests that lack theirs with Triton's front end, and writes broken kernels out for `vosti verify`
+    Filetests {
+        /// Kernels to make and write out in any case
         names: Vec<String>,
     },
     /// Checks the tree's own rules: sizes, names, trust markers, dependency directions
@@ -85,6 +91,7 @@ fn main() -> ExitCode {
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::VerifyStatement(options) => statement::run(&options),
         Task::Execute { names } => execute(&names),
+        Task::Filetests { names } => filetests::run(&names),
         Task::Tidy => tidy::run(),
         Task::Trust => trust::run(),
         Task::Ttir { check } => ttir::run(check),

@@ -225,9 +225,9 @@ fn a_kernel_of_other_element_types_is_refused_by_name() {
     let specs = vosti_model::plan::specs(&plan).into_iter().map(|spec| spec.text().to_string());
     let kernel = specs.into_iter().find(|kernel| kernel.starts_with("embed-")).unwrap();
     // The same parameters, but tokens of 64 bits.
-    let text = include_str!("../../../filetests/broken/any_embed_tokens_in_64_bits.ttir");
+    let text = vosti_test_tools::filetests::one("any_embed_tokens_in_64_bits").ttir;
     refused(
-        bundle().with_ttir(&kernel, text).admit(&plan),
+        bundle().with_ttir(&kernel, &text).admit(&plan),
         &[&kernel, "`tokens` holds i64 in the TTIR and i32 in the contract"],
     );
 }

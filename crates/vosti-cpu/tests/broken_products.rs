@@ -5,26 +5,20 @@
 mod common;
 use common::*;
 use std::collections::BTreeMap;
-use std::path::Path;
 use vosti_cpu::isa::Isa;
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::{Literal, Scalar, bind, fold, lift};
 
 /// The texts of the proved kernel and of its broken siblings, by their names, and those with one number changed.
 fn texts() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
-    let of = |kind: &str| {
-        let files = std::fs::read_dir(folder.join(kind)).unwrap().map(|entry| entry.unwrap().path());
-        let named = |path: &std::path::PathBuf| {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            name.starts_with("any_linear_int") && name.ends_with(".ttir")
-        };
-        files.filter(named).collect::<Vec<_>>()
+    let of = |folder: &str| {
+        let tests = vosti_test_tools::filetests::folder(folder).into_iter();
+        let named = tests.filter(|test| test.name.starts_with("any_linear_int"));
+        named.map(|test| (test.name, test.ttir)).collect::<Vec<(String, String)>>()
     };
-    let read = |path: std::path::PathBuf| (path.display().to_string(), std::fs::read_to_string(path).unwrap());
-    let proved: Vec<(String, String)> = of("pass").into_iter().map(read).collect();
+    let proved = of("pass");
     let changed = proved.iter().flat_map(|(name, text)| changed(name, text)).collect::<Vec<_>>();
-    proved.into_iter().chain(of("broken").into_iter().map(read)).chain(changed).collect()
+    proved.into_iter().chain(of("broken")).chain(changed).collect()
 }
 
 /// The texts in which one integer of the loop is another one: how far a window moves, where a half of a block is.

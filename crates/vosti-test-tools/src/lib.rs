@@ -1,9 +1,11 @@
 //! Finds the tools that tests compare with: Python and its packages, a browser, llama.cpp's source, Helm. [`script`] makes a
-//! test's own program in the place of a tool.
+//! test's own program in the place of a tool. [`filetests`] reads the verifier's file tests.
 //!
 //! A test whose tool is missing prints one line and ends, so `cargo test` works on any machine. Under `cargo xtask test`,
 //! which CI runs, the same test fails: a check that did not run has not passed. Only `[dev-dependencies]` and `xtask` name
 //! this crate.
+
+pub mod filetests;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -167,14 +167,16 @@ fn is_best(text: &str, v: usize, bm: usize) -> Result<(), String> {
 }
 
 /// 40 logits in blocks of 16, four rows a program: there are lanes behind the last logit and the last row.
-const RAGGED: &str = include_str!("../../../filetests/pass/argmax.ttir");
+fn ragged() -> String {
+    vosti_test_tools::filetests::one("argmax").ttir
+}
 
 #[test]
 fn best_is_where_the_first_largest_logit_stands() {
     for spec in small("argmax") {
         is_best(&vosti_kernels::ttir(&spec).unwrap(), int(&spec, "V"), int(&spec, "BM")).unwrap();
     }
-    is_best(RAGGED, 40, 4).unwrap();
+    is_best(&ragged(), 40, 4).unwrap();
 }
 
 #[test]
@@ -188,8 +190,8 @@ fn a_best_that_does_something_else_is_seen() {
         ("columns from the first block on", "dense<32> : tensor<16xi32>", "dense<0> : tensor<16xi32>"),
     ];
     for (what, from, to) in wrong {
-        let text = RAGGED.replace(from, to);
-        assert_ne!(text, RAGGED, "{what}: no {from}");
+        let text = ragged().replace(from, to);
+        assert_ne!(text, ragged(), "{what}: no {from}");
         assert!(is_best(&text, 40, 4).is_err(), "{what}");
     }
 }
@@ -239,12 +241,13 @@ fn is_top(texts: [&str; 2], v: usize, part: usize, k: usize) -> Result<(), Strin
 }
 
 /// 40 logits in three parts of 16, four of each: there are lanes behind the last logit, and behind the last candidate.
-const PARTS: [&str; 2] =
-    [include_str!("../../../filetests/pass/topk_part.ttir"), include_str!("../../../filetests/pass/topk_combine.ttir")];
+fn small_texts() -> [String; 2] {
+    ["topk_part", "topk_combine"].map(|name| vosti_test_tools::filetests::one(name).ttir)
+}
 
 #[test]
 fn lists_are_the_largest_logits_in_order() {
-    is_top(PARTS, 40, 16, 4).unwrap();
+    is_top(small_texts().each_ref().map(String::as_str), 40, 16, 4).unwrap();
     let text = |kernel: &str, tiles: (&str, usize), dims: &[(&str, usize)]| {
         let mut spec = small(kernel).into_iter().find(|spec| int(spec, tiles.0) == tiles.1).unwrap();
         spec.constants.extend(dims.iter().map(|(name, value)| (name.to_string(), Const::Int(*value as i64))));
@@ -269,9 +272,11 @@ fn a_list_of_something_else_is_seen() {
         ("small numbers as zeros", "dense<1.17549435E-38>", "dense<2.000000e+00>"),
     ];
     for (what, from, to) in wrong {
-        let edited = PARTS.map(|text| text.replace(from, to));
-        let texts = [[&edited[0], PARTS[1]], [PARTS[0], &edited[1]]];
-        let changed = texts.into_iter().zip(PARTS).enumerate().filter(|(i, (texts, text))| texts[*i] != *text);
+        let texts = small_texts();
+        let right = texts.each_ref().map(String::as_str);
+        let edited = right.map(|text| text.replace(from, to));
+        let texts = [[&edited[0], right[1]], [right[0], &edited[1]]];
+        let changed = texts.into_iter().zip(right).enumerate().filter(|(i, (texts, text))| texts[*i] != *text);
         let mut seen = 0;
         for (i, (texts, _)) in changed {
             seen += 1;

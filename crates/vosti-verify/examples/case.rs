@@ -1,4 +1,4 @@
-//! Proves and replays file tests: `case filetests/broken/*.py`; `-v` prints the proof in words.
+//! Proves and replays kernels in files: `case FOLDER/*.py`; `-v` prints the proof in words.
 
 use vosti_verify::{Cache, Case, Solver, find_z3, replay, verify};
 

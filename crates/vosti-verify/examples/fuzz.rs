@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use vosti_test_tools::filetests;
 use vosti_verify::mutate::{identity, mutants, twice};
 use vosti_verify::mutate_contract::{contract, contracts};
 use vosti_verify::problem::{ProblemError, Statement};
@@ -90,22 +91,30 @@ fn main() {
 /// The passing kernels, and the broken ones that are refused for their types alone, which another contract may suit.
 fn bases(folder: Option<PathBuf>) -> Vec<Base> {
     let mut bases = vec![];
-    let filetests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
-    let own = || ["pass", "broken"].map(|folder| filetests.join(folder)).to_vec();
-    for folder in folder.map_or_else(own, |folder| vec![folder]) {
-        let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
-        paths.retain(|p| p.extension().is_some_and(|e| e == "py"));
-        paths.sort();
-        for case in paths.iter().map(|path| Case::read(path).unwrap()) {
-            if folder.ends_with("broken") && !matches!(case.problem, Err(ProblemError::Type { .. })) {
-                continue;
-            }
-            let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
-            let statement = Statement { text, act: vosti_kernels::Dtype::Bf16 };
-            bases.push(Base { name: case.name, ttir: case.ttir, statement, problem: case.problem.ok() });
-        }
+    for case in folder.map_or_else(own, |folder| written(&folder)) {
+        let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
+        let statement = Statement { text, act: vosti_kernels::Dtype::Bf16 };
+        bases.push(Base { name: case.name, ttir: case.ttir, statement, problem: case.problem.ok() });
     }
     bases
+}
+
+fn own() -> Vec<Case> {
+    let of = |folder| {
+        let tests = filetests::folder(folder).into_iter();
+        tests.map(|test| Case::of(&test.path(), test.source, test.ttir)).collect::<Vec<_>>()
+    };
+    let mut broken = of("broken");
+    broken.retain(|case| matches!(case.problem, Err(ProblemError::Type { .. })));
+    of("pass").into_iter().chain(broken).collect()
+}
+
+/// The kernels of a folder of Python files and their texts.
+fn written(folder: &Path) -> Vec<Case> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "py"));
+    paths.sort();
+    paths.iter().map(|path| Case::read(path).unwrap()).collect()
 }
 
 impl Fuzz {

@@ -31,9 +31,14 @@ impl Case {
     /// problem is no error here.
     pub fn read(path: &Path) -> std::io::Result<Case> {
         let source = std::fs::read_to_string(path)?;
-        let ttir = std::fs::read_to_string(path.with_extension("ttir"))?;
+        Ok(Case::of(path, source, std::fs::read_to_string(path.with_extension("ttir"))?))
+    }
+
+    /// The case of a source and its TTIR. `path` is where the source stands or would stand: the TTIR names the other files that
+    /// it was made from relative to it.
+    pub fn of(path: &Path, source: String, ttir: String) -> Case {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let problem = match tied(path, &ttir) {
+        let problem = match tied(path, &source, &ttir) {
             Ok(()) => problem(&name, &source, &ttir),
             Err(why) => Err(ProblemError::Untied { kernel: name.clone(), why, path: path.display().to_string() }),
         };
@@ -43,7 +48,7 @@ impl Case {
                 notes.insert(key.to_string(), value.to_string());
             }
         }
-        Ok(Case { name, source, problem, ttir, notes })
+        Case { name, source, problem, ttir, notes }
     }
 
     /// A line `#: key: value` of the source.
@@ -53,7 +58,7 @@ impl Case {
 }
 
 /// Refuses a TTIR unless its header names this file, and has the hashes of all files that it names and of its own text.
-fn tied(path: &Path, ttir: &str) -> Result<(), String> {
+fn tied(path: &Path, source: &str, ttir: &str) -> Result<(), String> {
     let (mut own, mut module) = (false, None);
     for line in ttir.lines().take_while(|line| line.starts_with("//")) {
         if let Some(text) = line.strip_prefix("// module sha256 ") {
@@ -62,12 +67,17 @@ fn tied(path: &Path, ttir: &str) -> Result<(), String> {
         let Some((hash, file)) = line.strip_prefix("// made-from sha256 ").and_then(|rest| rest.split_once(' ')) else {
             continue;
         };
-        let other =
-            std::fs::read(path.with_file_name(file)).map_err(|error| format!("it was made from {file}: {error}"))?;
-        if sha256(&other) != hash {
+        let itself = path.file_name().is_some_and(|name| name == file);
+        let made_from = match itself {
+            true => source.as_bytes().to_vec(),
+            false => {
+                std::fs::read(path.with_file_name(file)).map_err(|error| format!("it was made from {file}: {error}"))?
+            }
+        };
+        if sha256(&made_from) != hash {
             return Err(format!("{file} is not what it was made from"));
         }
-        own |= path.file_name().is_some_and(|name| name == file);
+        own |= itself;
     }
     let body: String = ttir.lines().filter(|line| !line.starts_with("//")).flat_map(|line| [line, "\n"]).collect();
     match module {

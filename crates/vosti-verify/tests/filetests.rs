@@ -3,26 +3,33 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use vosti_verify::{Case, Verdict, replay, verify, verify_or_refute};
+use std::path::Path;
+use vosti_test_tools::filetests;
+use vosti_verify::{Case, ProblemError, Verdict, replay, verify, verify_or_refute};
 
 const REPLAYS: u64 = 60;
 
-fn cases(folder: &str) -> Vec<(PathBuf, Case)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests").join(folder);
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .filter(|p| p.extension().is_some_and(|e| e == "py"))
-        .collect();
-    paths.sort();
-    paths.into_iter().map(|p| (p.clone(), Case::read(&p).unwrap())).collect()
+fn cases(folder: &str) -> Vec<Case> {
+    filetests::folder(folder).into_iter().map(common::case).collect()
+}
+
+#[test]
+fn every_text_is_of_a_kernel_and_every_kernel_has_its_text() {
+    let all = filetests::read().unwrap();
+    let mut texts = filetests::texts().unwrap();
+    for test in all {
+        texts.remove(&test.key());
+        if let Err(ProblemError::Untied { kernel, why, .. }) = common::case(test).problem {
+            panic!("{kernel}: {why}; run `cargo xtask filetests`");
+        }
+    }
+    assert!(texts.is_empty(), "texts of no kernel: run `cargo xtask filetests`: {:?}", texts.keys());
 }
 
 #[test]
 fn good_kernels_are_proved_and_their_replays_agree() {
     let Some(mut solver) = common::solver() else { return };
-    for (_, case) in cases("pass") {
+    for case in cases("pass") {
         let problem = case.problem.as_ref().unwrap_or_else(|e| panic!("{}: {e}", case.name));
         let report = verify(problem, &mut solver).unwrap();
         assert_eq!(report.verdict, Verdict::Proved, "{}", case.name);
@@ -36,7 +43,7 @@ fn broken_kernels_fail_at_the_obligation_they_name() {
     let all = cases("broken");
     assert!(all.len() >= 230);
     let mut differing = 0;
-    for (_, case) in all {
+    for case in all {
         let fails = case.note("fails").unwrap_or_else(|| panic!("{} names no obligation", case.name));
         // `contracts_and_texts_that_make_no_problem_are_refused_with_the_recorded_message` compares why.
         let Ok(problem) = &case.problem else {
@@ -58,7 +65,7 @@ fn broken_kernels_fail_at_the_obligation_they_name() {
 #[test]
 fn contracts_and_texts_that_make_no_problem_are_refused_with_the_recorded_message() {
     let refusals: String = (cases("broken").iter())
-        .filter_map(|(_, case)| case.problem.as_ref().err())
+        .filter_map(|case| case.problem.as_ref().err())
         .map(|error| format!("{error}\n"))
         .collect();
     let recorded = include_str!("refusals.txt");
@@ -73,9 +80,10 @@ fn contracts_and_texts_that_make_no_problem_are_refused_with_the_recorded_messag
 
 #[test]
 fn broken_kernels_differ_from_a_passing_sibling_in_few_lines() {
-    for (path, case) in cases("broken") {
+    let passing = filetests::folder("pass");
+    for case in cases("broken") {
         let sibling = case.note("sibling").unwrap();
-        let good = std::fs::read_to_string(path.with_file_name(format!("../pass/{sibling}.py"))).unwrap();
+        let good = &passing.iter().find(|test| test.name == sibling).unwrap().source;
         let broken: Vec<&str> =
             case.source.lines().filter(|l| !l.starts_with("#: ") || l.starts_with("#: types: ")).collect();
         let good: Vec<&str> = good.lines().collect();
@@ -89,10 +97,10 @@ fn broken_kernels_differ_from_a_passing_sibling_in_few_lines() {
 fn a_text_says_that_it_was_made_from_each_helper_that_its_python_imports() {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
     let mut helped = 0;
-    for (path, case) in ["pass", "broken", "pairs"].into_iter().flat_map(cases) {
+    for case in ["pass", "broken", "pairs"].into_iter().flat_map(cases) {
         let helpers = case.source.lines().filter_map(|l| l.strip_prefix("from ")?.split(' ').next());
         for helper in helpers.map(|name| format!("{name}.py")) {
-            if kernels.join(&helper).exists() || path.with_file_name(&helper).exists() {
+            if kernels.join(&helper).exists() {
                 let said = |l: &str| l.starts_with("// made-from ") && l.ends_with(&format!("/{helper}"));
                 assert!(case.ttir.lines().any(said), "{} says nothing of {helper}", case.name);
                 helped += 1;

@@ -3,20 +3,19 @@
 
 mod common;
 
-use std::path::Path;
 use vosti_kernels::Dtype;
+use vosti_test_tools::filetests;
 use vosti_verify::mutate::mutants;
 use vosti_verify::mutate_contract::contracts;
 use vosti_verify::problem::Statement;
-use vosti_verify::{Case, Problem, replay, verify};
+use vosti_verify::{Problem, replay, verify};
 
 #[test]
 fn what_is_proved_of_mutants_runs_invariant() {
     let Some(mut solver) = common::solver() else { return };
     let (mut proved, mut refused, mut turn) = (0, 0, 0);
     for name in ["embed", "linear", "linear_add", "rmsnorm", "gather", "rope_q", "store_kv", "attend"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../filetests/pass/{name}.py"));
-        let case = Case::read(&path).unwrap();
+        let case = common::case(filetests::one(name));
         let base = case.problem.as_ref().unwrap();
         for mutant in mutants(&base.kernel) {
             turn += 1;
@@ -43,8 +42,7 @@ fn what_is_proved_under_changed_ranges_and_conditions_runs_invariant() {
     let Some(mut solver) = common::solver() else { return };
     let (mut proved, mut refused, mut turn) = (0, 0, 0);
     for name in ["any_store_kv_ragged", "any_rope_q_ragged", "any_attend_combine_ragged", "any_linear"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../filetests/pass/{name}.py"));
-        let case = Case::read(&path).unwrap();
+        let case = common::case(filetests::one(name));
         let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
         for mutant in contracts(&Statement { text, act: Dtype::Bf16 }) {
             if !(mutant.what.contains("<=") || mutant.what.contains("..")) {

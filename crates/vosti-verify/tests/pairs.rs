@@ -3,14 +3,12 @@
 
 mod common;
 
-use std::path::Path;
-use vosti_verify::{Assumption, Case, Obligation, Verdict, Verification, verify_or_refute};
+use vosti_test_tools::filetests;
+use vosti_verify::{Assumption, Obligation, Verdict, Verification, verify_or_refute};
 
 fn pair(left: &str, right: &str) -> Option<Verification> {
     let mut solver = common::solver()?;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pairs");
-    let read = |name: &str| Case::read(&folder.join(format!("{name}.py"))).unwrap();
-    let (left, right) = (read(left), read(right));
+    let (left, right) = (common::case(filetests::one(left)), common::case(filetests::one(right)));
     let (left, right) = (left.problem.as_ref().unwrap(), right.problem.as_ref().unwrap());
     Some(verify_or_refute(left, right, 20, &mut solver).unwrap())
 }

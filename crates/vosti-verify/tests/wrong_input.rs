@@ -5,13 +5,13 @@ mod common;
 
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
+use vosti_test_tools::filetests;
 use vosti_verify::{Case, Problem, Verdict, Verification, replay, verify};
 
 /// `filetests/pass/NAME` with one piece of its source, and one of its TTIR, replaced.
 fn changed(name: &str, python: [&str; 2], ttir: [&str; 2]) -> Case {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pass");
-    let read = |ending: &str| std::fs::read_to_string(folder.join(format!("{name}.{ending}"))).unwrap();
-    let (source, text) = (read("py"), read("ttir"));
+    let test = filetests::one(name);
+    let (source, text) = (test.source, test.ttir);
     assert!(source.contains(python[0]) && text.contains(ttir[0]), "{name}: nothing to replace");
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join(format!("{name}.py"));
@@ -165,9 +165,7 @@ fn made(python: &Path, path: &Path) -> Result<(), String> {
 #[test]
 fn a_ttir_is_tied_to_every_file_that_was_executed_or_read_when_it_was_made() {
     let Some(python) = vosti_test_tools::python("triton==3.6.0") else { return };
-    let source =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pass/hash_of_tokens.py"));
-    let source = source.unwrap();
+    let source = filetests::one("hash_of_tokens").source;
     let place = tempfile::tempdir().unwrap();
     let (own, beside) = (place.path().join("own"), place.path().join("beside"));
     std::fs::create_dir_all(&own).unwrap();
@@ -279,8 +277,6 @@ fn a_specialisation_that_does_not_exist_is_refused() {
 
 #[test]
 fn a_ttir_that_was_not_made_from_the_python_beside_it_is_refused_with_what_to_run() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/pass");
-    let read = |ending: &str| std::fs::read_to_string(folder.join(format!("linear.{ending}"))).unwrap();
     let copy = tempfile::tempdir().unwrap();
     let path = copy.path().join("linear.py");
     let case = |source: &str, ttir: &str| {
@@ -288,9 +284,10 @@ fn a_ttir_that_was_not_made_from_the_python_beside_it_is_refused_with_what_to_ru
         std::fs::write(path.with_extension("ttir"), ttir).unwrap();
         Case::read(&path).unwrap()
     };
-    let (source, ttir) = (read("py"), read("ttir"));
+    let linear = filetests::one("linear");
+    let (source, ttir) = (linear.source, linear.ttir);
     assert!(case(&source, &ttir).problem.is_ok());
-    let other = std::fs::read_to_string(folder.join("linear_add.ttir")).unwrap();
+    let other = filetests::one("linear_add").ttir;
     let unsaid: String = ttir.lines().filter(|l| !l.starts_with("// made-from")).map(|l| format!("{l}\n")).collect();
     for (source, ttir, says) in [
         (source.replace("* BM", "* BM + 1"), ttir.clone(), "linear.py is not what it was made from"),

@@ -1,7 +1,7 @@
 //! `vosti verify` on kernels in files: a broken kernel fails at its Triton line and shows two runs that differ; two files are
 //! compared; an unreadable file gives one line.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 /// Exit code, standard output, standard error.
@@ -11,9 +11,13 @@ fn verify(arguments: &[String]) -> (i32, String, String) {
     (result.status.code().unwrap_or(-1), text(&result.stdout), text(&result.stderr))
 }
 
-fn file(name: &str) -> String {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../filetests");
-    folder.join(name).display().to_string()
+/// A file test and its text in files, as `filetests/make.py` leaves them.
+fn file(folder: &Path, name: &str) -> String {
+    let test = vosti_test_tools::filetests::one(name);
+    let path = folder.join(format!("{name}.py"));
+    std::fs::write(&path, test.source).unwrap();
+    std::fs::write(path.with_extension("ttir"), test.ttir).unwrap();
+    path.display().to_string()
 }
 
 fn have_z3() -> bool {
@@ -26,12 +30,13 @@ fn a_broken_kernel_fails_at_its_line_and_shows_two_runs() {
     if !have_z3() {
         return;
     }
-    let (code, out, _) = verify(&[file("broken/linear_max_over_rows.py")]);
+    let folder = tempfile::tempdir().unwrap();
+    let (code, out, _) = verify(&[file(folder.path(), "linear_max_over_rows")]);
     assert_ne!(code, 0, "{out}");
     for part in ["REFUTED: ", "Python line", "have equal inputs, but `out` differs", "          line "] {
         assert!(out.contains(part), "{part:?} is not in {out}");
     }
-    let (code, out, _) = verify(&[file("pass/linear.py"), "--explain".into()]);
+    let (code, out, _) = verify(&[file(folder.path(), "linear"), "--explain".into()]);
     assert_eq!(code, 0, "{out}");
     for part in
         ["proved", "claim: if row x of run L", "cells of `out` are written by Python line", "needed after the loop: "]
@@ -45,9 +50,10 @@ fn two_files_are_compared() {
     if !have_z3() {
         return;
     }
-    let (code, out, _) = verify(&[file("pairs/linear_bm16.py"), file("pairs/linear_bm32.py")]);
+    let folder = tempfile::tempdir().unwrap();
+    let (code, out, _) = verify(&[file(folder.path(), "linear_bm16"), file(folder.path(), "linear_bm32")]);
     assert!(code == 0 && out.contains("dot-height-independent"), "{code}: {out}");
-    let (code, out, _) = verify(&[file("pairs/linear_bm16.py"), file("pairs/linear_bk32.py")]);
+    let (code, out, _) = verify(&[file(folder.path(), "linear_bm16"), file(folder.path(), "linear_bk32")]);
     assert!(
         code != 0 && out.contains("dot sums 16 products at a time in one run and 32 in the other"),
         "{code}: {out}"
@@ -56,10 +62,11 @@ fn two_files_are_compared() {
 
 #[test]
 fn what_cannot_be_read_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
     for (arguments, says) in [
         (vec!["/nowhere/kernel.py".to_string()], "cannot read /nowhere/kernel.py"),
         (vec!["linear".into(), "attend".into()], "a pair is two files"),
-        (vec![file("pass/linear.py"), "--read-only".into()], "has no bundle"),
+        (vec![file(folder.path(), "linear"), "--read-only".into()], "has no bundle"),
     ] {
         let (code, out, errors) = verify(&arguments);
         assert_eq!((code, out.as_str(), errors.lines().count()), (2, "", 1), "{errors}");

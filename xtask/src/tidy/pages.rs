@@ -90,7 +90,7 @@ fn counts(files: &[File]) -> Vec<Count> {
         let python = |file: &&File| file.path.starts_with(folder) && file.path.ends_with(".py");
         files.iter().filter(python).filter(|file| file.text.contains(line)).count()
     };
-    // Files that hold several texts.
+    // Files that hold several broken kernels, or several texts.
     let lines = |folder: &str, start: &str| {
         let inside = files.iter().filter(|file| file.path.starts_with(folder));
         inside.flat_map(|file| file.text.lines()).filter(|line| line.starts_with(start)).count()
@@ -103,8 +103,8 @@ fn counts(files: &[File]) -> Vec<Count> {
         Count { before: "", after: " verified, 0 errors", is: verified },
         Count { before: "", after: " checked-in texts", is: lines("kernels/ttir/", "// text of ") },
         Count { before: "", after: " kernels pass", is: number("filetests/pass/", ".py") },
-        Count { before: "", after: " broken kernels", is: number("filetests/broken/", ".py") },
-        Count { before: "", after: " come with a replayed pair", is: saying("filetests/broken/", "#: replay: differs\n") },
+        Count { before: "", after: " broken kernels", is: lines("filetests/broken/", "=== ") },
+        Count { before: "", after: " come with a replayed pair", is: lines("filetests/broken/", "#: replay: differs") },
         Count { before: "", after: " kernels, all with dimensions", is: saying("kernels/", "# /// contract\n") },
         Count { before: "", after: " wrong and ", is: number("crates/vosti-core/mutants/", ".patch") },
         Count { before: "", after: " neutral versions", is: neutral },
@@ -142,7 +142,7 @@ mod tests {
     fn page(text: &str) -> Vec<File> {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let receipt = file("crates/vosti-core/proof-receipt.json", "{\"verified\": 7}");
-        vec![file("docs/a.md", text), receipt, file("filetests/broken/x.py", "")]
+        vec![file("docs/a.md", text), receipt, file("filetests/broken/x.patch", "=== one\n@@\n")]
     }
 
     #[test]
