@@ -29,6 +29,7 @@ const RULES: &[Rule] = &[
     nothing_is_left_undone,
     crates_depend_downwards,
     generated_files_say_by_what,
+    broken_kernels_are_patches,
     tests_do_not_skip_by_themselves,
     links::links_lead_somewhere,
     links::the_book_has_every_page,
@@ -253,6 +254,15 @@ fn generated_files_say_by_what(files: &[File]) -> Vec<String> {
     silent.map(|file| format!("{}: does not say by what command it was made", file.path)).collect()
 }
 
+/// The file tests read patches: no test would refuse a broken kernel in a file of its own.
+fn broken_kernels_are_patches(files: &[File]) -> Vec<String> {
+    let broken = files.iter().filter(|file| file.path.starts_with("filetests/broken/"));
+    let other = broken.filter(|file| !file.path.ends_with(".patch"));
+    other
+        .map(|file| format!("{}: make it a section of its sibling's patch (docs/add-a-kernel.md)", file.path))
+        .collect()
+}
+
 /// A test that skips itself passes in CI too; with `vosti_test_tools::have` it fails there.
 fn tests_do_not_skip_by_themselves(files: &[File]) -> Vec<String> {
     // In two pieces, so that this file does not break its own rule.
@@ -292,6 +302,7 @@ mod tests {
         assert_eq!(found(no_path_of_a_machine, "a.md", &["see /ho", "me/me/x"].concat()), 1);
         assert_eq!(found(nothing_is_left_undone, "a.rs", &["todo", "!()"].concat()), 1);
         assert_eq!(found(generated_files_say_by_what, "kernels/ttir/a.ttir", "module {}"), 1);
+        assert_eq!(found(broken_kernels_are_patches, "filetests/broken/a.py", ""), 1);
         let skips = ["println!(\"skip", "ped: no z3\")"].concat();
         assert_eq!(found(tests_do_not_skip_by_themselves, "crates/a/tests/a.rs", &skips), 1);
         let before = crates_depend_downwards(&[]).len();
