@@ -4,7 +4,8 @@ A query tile has up to HEIGHT rows of one request, and room for BQ. There are KV
 group fits GP lanes: lane `t * GP + g` is row t of the tile and the g-th query head of the KV head's group, so that the heads
 of a group share the keys that they read. The loop runs over the logical pages of the request, by absolute index and in
 order, so the keys that a row sees do not depend on its tile. A head has D numbers, and a tile has room for DP, a power
-of two. `online_softmax` explains SLOPE, CAP and SPAN.
+of two. `online_softmax` explains SLOPE, CAP and SPAN. If SINKS is 1, each head has a sink: the score of one more key, times log2(e),
+whose value is zero. It joins the sum of weights behind the last key.
 
 If WINDOWED is 1, this kernel is all of attention: a row sees at most WINDOW keys, its own among them. If WINDOWED is 0, a
 row sees all keys up to its own, and `attend_combine` is a second launch. Split s has the keys at positions s * SPLIT to
@@ -31,6 +32,7 @@ from online_softmax import over_pages
 # page_table = "page_table"
 # cache_k = "cache_k"
 # cache_v = "cache_v"
+# sinks = "weight 0 f32"
 # tops = "scratch 0 f32"
 # totals = "scratch 1 f32"
 # accs = "scratch 2 f32"
@@ -42,19 +44,21 @@ from online_softmax import over_pages
 # WINDOW = "dim 1..4194304"
 # HEIGHT = "dim 1..64"
 # CAPPED = "dim 0..1"
+# SINKS = "dim 0..1"
 # SLOPE = "number"
 # CAP = "number"
 # SPAN = "number"
 # [shapes]
 # q = ["rows", "KV_HEADS", "GROUP", "D"]
+# sinks = ["KV_HEADS", "GROUP"]
 # tops = ["splits", "ROWS", "KV_HEADS", "GROUP"]
 # totals = ["splits", "ROWS", "KV_HEADS", "GROUP"]
 # accs = ["splits", "ROWS", "KV_HEADS", "GROUP", "D"]
 # out = ["rows", "KV_HEADS", "GROUP", "D"]
 # ///
 @triton.jit
-def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, tops, totals, accs, out,
-           KV_HEADS, GROUP, D, WINDOWED, WINDOW, HEIGHT, CAPPED, SLOPE, CAP, SPAN, PAGE: tl.constexpr, SPLIT: tl.constexpr,
+def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, sinks, tops, totals, accs,
+           out, KV_HEADS, GROUP, D, WINDOWED, WINDOW, HEIGHT, CAPPED, SINKS, SLOPE, CAP, SPAN, PAGE: tl.constexpr, SPLIT: tl.constexpr,
            ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr, DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
@@ -88,7 +92,12 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
 
     # Unseen keys of a seen page added +0 or -0. `+ 0.0` turns a -0 into +0, so that they do not show, here and below.
     if split == 0:
-        result = acc / total[:, None] + 0.0
+        # No branch: a proof has a case for each. A sum of weights is at least 1, so that a weight of 0 leaves its bits.
+        head = tl.arange(0, GP)[None, :, None]
+        sink = tl.load(sinks + kv * GROUP + head, mask=(head < GROUP) & (SINKS == 1), other=0.0)
+        weight = tl.exp2(tl.broadcast_to(sink, (BQ, GP, 1)) - tl.reshape(top[:, None], (BQ, GP, 1)))
+        whole = total + tl.reshape(tl.where(SINKS == 1, weight, 0.0), (LANES,))
+        result = acc / whole[:, None] + 0.0
         out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
                                      (BQ, GP, DP), (2, 1, 0))
         tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=(0, 1, 2))

@@ -2,6 +2,7 @@
 
 A row at position p takes the splits s with s * SPLIT <= p, from the first on; rows of its tile that take more splits do
 not change it. The first launch has written the output of rows at positions below SPLIT, which this kernel leaves alone.
+SINKS is as in `attend`.
 """
 import triton
 import triton.language as tl
@@ -24,6 +25,7 @@ def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.conste
 # tile_row = "tile_row"
 # tile_rows = "tile_rows"
 # tile_pos = "tile_pos"
+# sinks = "weight 0 f32"
 # tops = "scratch 0 f32"
 # totals = "scratch 1 f32"
 # accs = "scratch 2 f32"
@@ -32,15 +34,17 @@ def state(parts, at, first, end, HEADS, WIDTH, BQ: tl.constexpr, ROOM: tl.conste
 # KV_HEADS = "dim 1..4096"
 # D = "dim 1..512"
 # HEIGHT = "dim 1..64"
+# SINKS = "dim 0..1"
 # [shapes]
+# sinks = ["HEADS"]
 # tops = ["splits", "ROWS", "HEADS"]
 # totals = ["splits", "ROWS", "HEADS"]
 # accs = ["splits", "ROWS", "HEADS", "D"]
 # out = ["rows", "HEADS", "D"]
 # ///
 @triton.jit
-def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS, KV_HEADS, D, HEIGHT, SPLIT: tl.constexpr,
-                   ROWS: tl.constexpr, BQ: tl.constexpr, DP: tl.constexpr):
+def attend_combine(tile_row, tile_rows, tile_pos, sinks, tops, totals, accs, out, HEADS, KV_HEADS, D, HEIGHT, SINKS,
+                   SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr, DP: tl.constexpr):
     # Only `attend` uses KV_HEADS. A tile here has up to HEIGHT rows, and need not be one of `attend`'s tiles.
     tile = tl.program_id(0)
     head = tl.program_id(1)
@@ -75,6 +79,8 @@ def attend_combine(tile_row, tile_rows, tile_pos, tops, totals, accs, out, HEADS
         total = tl.where(touched, new_total, total)
         acc = tl.where(touched, new_acc, acc)
 
+    sink = tl.load(sinks + head, mask=SINKS == 1, other=0.0)
+    total += tl.where(SINKS == 1, tl.exp2(sink - top), 0.0)
     result = acc / total + 0.0
     out_tile = tl.make_block_ptr(out + head * D, (end, D), (HEADS * D, 1), (first, 0), (BQ, DP), (1, 0))
     tl.store(out_tile, result.to(out.dtype.element_ty), boundary_check=(0, 1))

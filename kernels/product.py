@@ -31,3 +31,13 @@ def upright(tile, SWAP: tl.constexpr):
     if SWAP == 1:
         tile = tl.trans(tile)
     return tile
+
+
+@triton.jit
+def along(vector, SWAP: tl.constexpr):
+    """A vector over columns n, to meet `acc`."""
+    if SWAP == 1:
+        tile = vector[:, None]
+    else:
+        tile = vector[None, :]
+    return tile

@@ -192,7 +192,7 @@ def expert_int_glu(l):
     n, topk = l.int("N"), l.int("TOPK")
     value, off = experts_in_integers(l, 1, 2 * n)
     flat = lambda y: y.reshape(-1, topk * n)
-    value, off = gated(l, (value[:, :n], off[:, :n]), (value[:, n:], off[:, n:]))
+    value, off = expert_unit(l, (value[:, :n], off[:, :n]), (value[:, n:], off[:, n:]), chosen(l).ravel())
     return {"out": (flat(value), flat(off))}
 
 
@@ -224,10 +224,26 @@ def chosen(l):
     return np.clip(l.inputs("ids", l.int("TOPK")), 0, l.int("E") - 1)
 
 
+def expert_unit(l, gate, up, experts):
+    """The units of these experts; if ACT is 2, gpt-oss's, with biases and clamped."""
+    if l.int("ACT") < 2:
+        return gated(l, gate, up)
+    n = l.int("N")
+    bias = l["bias"].reshape(l.int("E"), 2, n)[experts]
+    # Bounds and sums keep what either side is off by.
+    gate = (np.minimum(gate[0] + bias[:, 0], 7), gate[1] + 2 * F32 * np.abs(gate[0] + bias[:, 0]))
+    up = (np.clip(up[0] + bias[:, 1], -7, 7) + 1, up[1] + 2 * F32 * (8 + np.abs(up[0] + bias[:, 1])))
+    with np.errstate(over="ignore"):
+        act = gate[0] / (1 + np.exp(-1.702 * gate[0]))
+    off = 1.2 * gate[1] * np.abs(up[0]) + np.abs(act) * up[1] + np.abs(act * up[0]) * (16 + 8 * np.abs(gate[0])) * F32
+    return act * up[0], off
+
+
 def expert_glu(l):
     e, k, n = l.int("E"), l.int("K"), l.int("N")
     x, w = l.inputs("x", k), l["w"].reshape(e, 2 * n, k)
-    value, off = zip(*(unit(l, row[None], w[expert]) for row, own in zip(x, chosen(l)) for expert in own))
+    one = lambda row, expert: expert_unit(l, product(row, w[expert][:n]), product(row, w[expert][n:]), [expert])
+    value, off = zip(*(one(row[None], expert) for row, own in zip(x, chosen(l)) for expert in own))
     return {"out": (np.concatenate(value).reshape(len(x), -1), np.concatenate(off).reshape(len(x), -1))}
 
 
@@ -241,12 +257,22 @@ def expert_down(l):
     return {"out": (np.concatenate(value).reshape(len(x), -1), np.concatenate(off).reshape(len(x), -1))}
 
 
-def combine(l):
+def combine_bias(l):
+    return combine(l, l["bias"].reshape(-1, l.int("H"))[chosen(l)])
+
+
+def combine(l, bias=0):
     h, topk = l.int("H"), l.int("TOPK")
-    y, share = l.inputs("y", topk * h).reshape(-1, topk, h), l.inputs("shares", topk)[:, :, None]
+    y, share = l.inputs("y", topk * h).reshape(-1, topk, h) + bias, l.inputs("shares", topk)[:, :, None]
     value = (y * share).sum(1) * l.constants["SCALE"]
     size = (np.abs(y * share)).sum(1) * abs(l.constants["SCALE"])
     return {"out": (l.inputs("residual", h) + value, (topk + 4) * F32 * size)}
+
+
+def add_bias(l):
+    n = l.int("N")
+    value = l.inputs("x", n) + l["bias"][:n]
+    return {"out": (value, F32 * np.abs(value))}
 
 
 def embed(l):
@@ -359,11 +385,19 @@ def weighed(score, off, v):
     return top, weight.sum(-1), sums[0], sums[1], each
 
 
+def sunk(l, top, total):
+    """The sum of weights with that of each head's sink, which is a score times log2(e)."""
+    if not l.int("SINKS"):
+        return total
+    return total + np.exp2(l["sinks"][:top.size].reshape(top.shape) - top / np.log(2))
+
+
 def windowed(l):
     """Attention over a window: all outputs."""
     rows, result, bound = len(l.rows), [], []
     for _, _, *seen in scores(l, l.int("WINDOW")):
-        _, total, acc, size, each = weighed(*seen)
+        top, total, acc, size, each = weighed(*seen)
+        total = sunk(l, top, total)
         result.append(acc / total[..., None])
         bound.append(size / total[..., None] * (BF16 + each[..., None]))
     return {"out": (np.array(result).reshape(rows, -1), np.array(bound).reshape(rows, -1))}
@@ -382,7 +416,8 @@ def attend(l):
 
     for row, p, score, off, v in scores(l):
         if p < split:
-            _, total, acc, size, each = weighed(score, off, v)
+            top, total, acc, size, each = weighed(score, off, v)
+            total = sunk(l, top, total)
             cell("out", row * heads * d, acc / total[..., None], size / total[..., None] * (BF16 + each[..., None]))
             continue
         for s in range(p // split + 1):
@@ -455,7 +490,7 @@ def attend_combine(l):
         if seen > 1:
             top, total, acc = tops[:seen, row], totals[:seen, row], accs[:seen, row]
             weight = np.exp2(top - top.max(0))
-            whole = (total * weight).sum(0)[:, None]
+            whole = sunk(l, top.max(0) * np.log(2), (total * weight).sum(0))[:, None]
             # Here `totals` are random and may be near 0; real sums of weights, of which the largest is 1, are not.
             sane = np.repeat(whole[:, 0] > 2.0 ** -20, d)
             each = (16 + 8 * seen + 4 * np.abs(top - top.max(0)).max(0) + np.abs(top).max(0))[:, None] * F32
@@ -505,8 +540,8 @@ def topk_combine(l):
 
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
-           expert_int_glu, expert_int_down, combine, embed, gather, round_stream, norm_qk, rmsnorm, rmsnorm_add, rmsnorm_add_scaled,
-           rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
+           expert_int_glu, expert_int_down, combine, combine_bias, add_bias, embed, gather, round_stream, norm_qk, rmsnorm,
+           rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
            gate_heads, gate_rows, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups]
 
 

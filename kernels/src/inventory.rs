@@ -25,10 +25,12 @@ macro_rules! sources {
 
 /// The Triton source of each kernel.
 const SOURCES: &[(&str, &str)] = sources![
+    "add_bias",
     "argmax",
     "attend",
     "attend_combine",
     "combine",
+    "combine_bias",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
@@ -203,7 +205,7 @@ pub fn examples() -> Vec<Spec> {
         let Ok(kernel) = kernel(&text.kernel) else { continue };
         let numbers = &kernel.contract.numbers;
         for which in 0..if numbers.is_empty() { 1 } else { SIZES.len() } {
-            let mut spec = text.clone();
+            let (mut spec, mut flags) = (text.clone(), 0);
             for (i, number) in numbers.iter().enumerate() {
                 let room = match number.name.as_str() {
                     "D" => text.constants.get("DP"),
@@ -215,8 +217,14 @@ pub fn examples() -> Vec<Spec> {
                         let more = i64::from(which == 2);
                         Const::Int((room * EIGHTHS[which] / 8 + more).clamp(lo, hi))
                     }
-                    // A flag is 1 in some and 0 in others.
-                    NumberKind::Dimension { lo, hi: hi @ 1 } => Const::Int([lo, hi][which % 2]),
+                    // Of two flags among the first three of a kernel, all four pairs occur.
+                    NumberKind::Dimension { lo, hi: hi @ 1 } => {
+                        let high = [which & 1, which >> 1, (which ^ which >> 1) & 1][flags % 3];
+                        flags += 1;
+                        Const::Int([lo, hi][high])
+                    }
+                    // A choice of three takes each value.
+                    NumberKind::Dimension { lo: lo @ 0, hi: hi @ 2 } => Const::Int(lo + which as i64 % (hi - lo + 1)),
                     NumberKind::Dimension { lo, hi: hi @ ..=4096 } => Const::Int(COUNTS[which][i % 2].clamp(lo, hi)),
                     NumberKind::Dimension { lo, hi } => Const::Int(SIZES[which][i % 3].clamp(lo, hi)),
                     NumberKind::Float => Const::Float(0.75),

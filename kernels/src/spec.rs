@@ -191,16 +191,17 @@ impl Binding {
         Binding { launches: vec![Launch { spec, higher: vec![], weights }], scratch: vec![] }
     }
 
-    /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination.
+    /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination. Both have the
+    /// same weights.
     /// [`KernelError::Missing`] if `part` lacks a constant.
-    pub fn split(part: Spec, combine: Spec) -> Result<Binding, KernelError> {
+    pub fn split(part: Spec, combine: Spec, weights: BTreeMap<String, String>) -> Result<Binding, KernelError> {
         let int = |name: &str| match part.constants.get(name) {
             Some(Const::Int(value @ 0..)) => Ok(*value as usize),
             _ => Err(KernelError::Missing { kernel: part.kernel.clone(), name: name.to_string() }),
         };
         let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("KV_HEADS")? * int("GROUP")? };
         let scratch = vec![of, of, Scratch { width: of.width * int("D")?, ..of }];
-        let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: BTreeMap::new() }).into();
+        let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: weights.clone() }).into();
         Ok(Binding { launches, scratch })
     }
 }

@@ -250,7 +250,8 @@ mod tests {
     #[test]
     fn compile_options_follow_the_dimensions_and_are_no_constants() {
         let of = |target, d: i64| {
-            let dims = [("KV_HEADS", 2), ("GROUP", 4), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
+            let dims =
+                [("KV_HEADS", 2), ("GROUP", 4), ("D", d), ("PAGE", 64), ("SINKS", 0)].map(|(n, v)| (n, v.into()));
             let dims = [&dims[..], &crate::window(Some(9)), &scores(1.0, 0.0)].concat();
             specialise(target, "attend", Dtype::Bf16, &dims).unwrap()
         };
@@ -309,7 +310,8 @@ mod tests {
         let targets = ["cuda-sm80", "cuda-sm86", "cuda-sm89", "cuda-sm90", "cuda-sm100", "cuda-sm120"];
         for (window, target) in [None, Some(512)].into_iter().flat_map(|w| targets.map(|t| (w, t))) {
             let of = |d: i64| {
-                let dims = [("KV_HEADS", 8), ("GROUP", 2), ("D", d), ("PAGE", 64)].map(|(n, v)| (n, v.into()));
+                let dims =
+                    [("KV_HEADS", 8), ("GROUP", 2), ("D", d), ("PAGE", 64), ("SINKS", 0)].map(|(n, v)| (n, v.into()));
                 let dims = [&dims[..], &crate::window(window), &scores(1.0, 0.0)].concat();
                 let spec = |target| specialise(target, "attend", Dtype::Bf16, &dims).unwrap();
                 assert_eq!(spec(target), spec("cuda-sm90"));
@@ -341,11 +343,17 @@ mod tests {
 
     /// Both launches of attention.
     fn halves(target: &str, heads: i64, kv_heads: i64, d: i64) -> [Spec; 2] {
-        let [all, own, group, d, page] =
-            [("HEADS", heads), ("KV_HEADS", kv_heads), ("GROUP", heads / kv_heads), ("D", d), ("PAGE", 64)]
-                .map(|(name, value)| (name, Const::Int(value)));
-        let part = [&[own, group, d, page], &crate::window(None)[..], &scores(1.0, 0.0)].concat();
-        [("attend", &part[..]), ("attend_combine", &[all, own, d])]
+        let [all, own, group, d, page, sinks] = [
+            ("HEADS", heads),
+            ("KV_HEADS", kv_heads),
+            ("GROUP", heads / kv_heads),
+            ("D", d),
+            ("PAGE", 64),
+            ("SINKS", 0),
+        ]
+        .map(|(name, value)| (name, Const::Int(value)));
+        let part = [&[own, group, d, page, sinks], &crate::window(None)[..], &scores(1.0, 0.0)].concat();
+        [("attend", &part[..]), ("attend_combine", &[all, own, d, sinks])]
             .map(|(kernel, dims)| specialise(target, kernel, Dtype::Bf16, dims).unwrap())
     }
 

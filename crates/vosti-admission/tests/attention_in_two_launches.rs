@@ -1,7 +1,6 @@
 //! Attention in two launches is admitted only if the two contracts together are the op's. Each test breaks one condition of
 //! the composition rule, and the rule refuses it by name.
 
-use std::collections::BTreeMap;
 use vosti_admission::{Bundle, launch_pair, op_contract};
 use vosti_core::Op;
 use vosti_kernels::{Binding, Const, Role, Scratch, Shape};
@@ -175,9 +174,10 @@ fn each_of_the_two_needs_its_own_certificate() {
 #[test]
 fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
-    let scratch = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().scratch.clone();
-    let none = BTreeMap::new();
-    let bound = |stage| op_contract::Bound { stage, bound: &none, weights: &plan.weights, scratch: &scratch };
+    let Binding { launches, scratch } = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().clone();
+    // Both have the same weights.
+    let own = &launches[0].weights;
+    let bound = |stage| op_contract::Bound { stage, bound: own, weights: &plan.weights, scratch: &scratch };
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
     let (mut part, mut combine) = halves();
     op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();

@@ -2,7 +2,7 @@
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use vosti_core::{
@@ -23,6 +23,7 @@ impl Weights for Random {
             "norm" => vec![64],
             "cos" | "sin" => vec![512, 8],
             "unread" => vec![16],
+            "sinks" => vec![4],
             "qkv" => vec![128, 64],
             "down" => vec![64, 128],
             "out" => vec![64, 64],
@@ -40,7 +41,7 @@ impl Weights for Random {
         let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));
         let mut random = SplitMix64::seed_from_u64(seed);
         let mut next = || (random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
-        let vector = matches!(name.split('.').next(), Some("norm" | "cos" | "sin" | "unread"));
+        let vector = matches!(name.split('.').next(), Some("norm" | "cos" | "sin" | "unread" | "sinks"));
         let mut values: Vec<f32> =
             (0..len).map(|_| if name.starts_with("norm") { 1.0 + 0.2 * next() } else { 0.4 * next() }).collect();
         if name == "down.1" {
@@ -59,11 +60,12 @@ impl Weights for Random {
 fn program(act: Dtype) -> (Program, Vec<Binding>) {
     let spec = |kernel: &str, dims: &[(&str, Const)]| specialise("cpu", kernel, act, dims).unwrap();
     let (i, f) = (Const::Int, Const::Float);
-    let heads = [("HEADS", i(4)), ("KV_HEADS", i(2)), ("D", i(16))];
-    let groups = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("PAGE", i(64))];
+    let heads = [("HEADS", i(4)), ("KV_HEADS", i(2)), ("D", i(16)), ("SINKS", i(1))];
+    let groups = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("PAGE", i(64)), ("SINKS", i(1))];
     let part = spec("attend", &[&groups[..], &vosti_kernels::window(None), &scores(0.25, 0.0)].concat());
     // The first binding: attention, in two launches.
-    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads)).unwrap()];
+    let sinks = BTreeMap::from([("sinks".to_string(), "sinks.0".to_string())]);
+    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads), sinks).unwrap()];
     let mut bind = |spec: Spec, weights: &[&str], layer: u32| {
         let weights = weights
             .iter()
@@ -370,7 +372,7 @@ struct InBlocks(&'static vosti_kernels::Format);
 impl InBlocks {
     fn all(&self, name: &str) -> Option<(Quantised, usize)> {
         let shape = Random(Dtype::Bf16).shape(name).unwrap();
-        let matrix = !matches!(name.split('.').next(), Some("norm" | "cos" | "sin" | "unread"));
+        let matrix = !matches!(name.split('.').next(), Some("norm" | "cos" | "sin" | "unread" | "sinks"));
         // Every panel but the last of the embedding, and no panel of one layer's outputs.
         (matrix && name != "out.1" && shape[1].is_multiple_of(self.0.chunk)).then(|| {
             let seed = name.bytes().fold(7u64, |s, b| (s ^ u64::from(b)).wrapping_mul(0x100000001b3));

@@ -53,7 +53,11 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbe
             ("PACKED", _) => pick(48, 8).into(),
             ("FIRST", _) => 0.into(),
             ("HEIGHT", _) => constant("BQ").into(),
-            ("CAPPED" | "ACT" | "NORM" | "V_NORM" | "HALVES" | "OFFSETS" | "WIDE" | "SIGMOID" | "NORMED", _) => flag,
+            ("ACT", "expert_glu" | "expert_int_glu") => either(0, 2).into(),
+            (
+                "CAPPED" | "SINKS" | "ACT" | "NORM" | "V_NORM" | "HALVES" | "OFFSETS" | "WIDE" | "SIGMOID" | "NORMED",
+                _,
+            ) => flag,
             ("BLOCKS", _) => either(pick(128, 8), pick(30, 5)).into(),
             ("WINDOWED", _) => i64::from(windowed).into(),
             ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),

@@ -18,16 +18,16 @@ use vosti_ptx::{Cases, Compiled};
 
 const TARGET: &str = "cuda-sm80";
 /// The bundle of the first is executed whole; of the others the kernels that no model before has.
-const MODELS: [&str; 9] =
-    ["llama", "gemma2", "olmo2", "gemma4", "qwen2", "mixtral", "lfm2", "qwen3_5-moe", "granite4-h"];
+const MODELS: [&str; 10] =
+    ["llama", "gemma2", "olmo2", "gemma4", "qwen2", "mixtral", "gpt-oss", "lfm2", "qwen3_5-moe", "granite4-h"];
 
 /// Products whose loops go once around their buffers, with ragged edges, and attention over several pages ahead.
 const LONG: [&str; 6] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
-    "expert_glu-bf16-ACT0-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
+    "expert_glu-bf16-ACT2-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
-    "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
+    "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS1-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
     "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H200",
 ];
 
@@ -50,7 +50,7 @@ const NOT_YET: [&str; 3] = ["read_state", "store_delta", "store_mamba"];
 const SM90: [&str; 3] = [
     "linear-bf16-BK64-BM64-BN64-K712-N200-SWAP1",
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
-    "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
+    "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
 ];
 
 /// The specialisations that are executed here.

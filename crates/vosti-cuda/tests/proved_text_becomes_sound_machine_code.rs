@@ -18,7 +18,7 @@ fn toolchain() -> Option<Toolchain> {
 /// own, and a kernel over rows.
 fn specs() -> Vec<Spec> {
     let stems = [
-        "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
+        "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
         "attend_combine-bf16-BQ4-D64-DP64-HEADS9-HEIGHT4-KV_HEADS3-ROWS512-SPLIT1024",
         "linear_add-bf16-BK64-BM16-BN64-K576-N576-SCALE1.0-SWAP1",
         "linear_add-bf16-BK64-BM128-BN128-K576-N576-SCALE1.0-SWAP1",
@@ -68,8 +68,8 @@ fn large_heads_fit_every_target() {
         let order: Vec<bool> = artifacts[0].ttgir.lines().filter(stores).map(|line| line.contains("tt.dot")).collect();
         (inspect(&artifacts[0], contract(&artifacts[0]), arch).unwrap(), order)
     };
-    let of_256 = "attend-bf16-BQ32-CAP0.0-CAPPED0-D256-DP256-GP2-GROUP2-HEIGHT32-KV_HEADS4-PAGE64-ROWS512-SLOPE0.09016844-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
-    let of_512 = "attend-bf16-BQ4-CAP0.0-CAPPED0-D512-DP512-GP8-GROUP8-HEIGHT4-KV_HEADS4-PAGE64-ROWS512-SLOPE1.442695-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
+    let of_256 = "attend-bf16-BQ32-CAP0.0-CAPPED0-D256-DP256-GP2-GROUP2-HEIGHT32-KV_HEADS4-PAGE64-ROWS512-SINKS0-SLOPE0.09016844-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
+    let of_512 = "attend-bf16-BQ4-CAP0.0-CAPPED0-D512-DP512-GP8-GROUP8-HEIGHT4-KV_HEADS4-PAGE64-ROWS512-SINKS0-SLOPE1.442695-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
     for (arch, under_way) in
         [(Arch::Sm80, 0), (Arch::Sm89, 0), (Arch::Sm120, 0), (Arch::Sm90, 65_540), (Arch::Sm100, 65_544)]
     {
@@ -106,7 +106,7 @@ fn the_combination_of_splits_has_the_next_ones_on_their_way() {
 #[test]
 fn a_kernel_that_spills_is_assembled_with_less_optimisation() {
     let Some(tool) = toolchain() else { return };
-    let stem = "attend-bf16-BQ16-CAP0.0-CAPPED0-D256-DP256-GP4-GROUP4-HEIGHT16-KV_HEADS1-PAGE64-ROWS512-SLOPE0.09016844-SPAN0.0-SPLIT1024-WINDOW512-WINDOWED1";
+    let stem = "attend-bf16-BQ16-CAP0.0-CAPPED0-D256-DP256-GP4-GROUP4-HEIGHT16-KV_HEADS1-PAGE64-ROWS512-SINKS0-SLOPE0.09016844-SPAN0.0-SPLIT1024-WINDOW512-WINDOWED1";
     let spec = parse_stem(stem).unwrap();
     for (arch, level) in [(Arch::Sm80, 3), (Arch::Sm86, 1), (Arch::Sm89, 1)] {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();

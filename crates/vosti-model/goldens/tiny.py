@@ -68,6 +68,10 @@ CONFIGS = {
     "granite-moe": dict(PLAIN, model_type="granitemoe", tie_word_embeddings=True, num_local_experts=12, num_experts_per_tok=6,
                         intermediate_size=32, embedding_multiplier=8.0, logits_scaling=3.0, residual_multiplier=0.7,
                         attention_multiplier=0.2),
+    "gpt-oss": dict(PLAIN, model_type="gpt_oss", tie_word_embeddings=False, head_dim=16, intermediate_size=32, num_local_experts=6,
+                    num_experts_per_tok=2, sliding_window=37, attention_bias=True,
+                    layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                    rope_scaling=dict(YARN, **ROPE, beta_fast=32.0, beta_slow=1.0, truncate=False)),
     "lfm2": dict(dict(PLAIN, norm_eps=1e-6, rope_theta=1000000.0), model_type="lfm2", block_ff_dim=192,
                  block_multiple_of=64, conv_L_cache=3, conv_bias=False, tie_embedding=True, tie_word_embeddings=True,
                  layer_types=["conv", "full_attention", "conv"]),
@@ -115,8 +119,9 @@ CONFIGS = {
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936,
-         "qwen3_5-moe": 1249, "qwen3-moe": 310, "olmoe": 295, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "mamba2": 11,
-         "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-shared": 1005}
+         "qwen3_5-moe": 1249, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
+         "mamba2": 11, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004,
+         "gemma4-shared": 1005}
 
 
 # Of a matrix, how much of its input's spread its output has.
@@ -138,6 +143,8 @@ def randomise(model, generator):
             value = 0.5 * noise
         elif name.endswith("dt_bias"):  # states that fade over tens of positions
             value = noise - 4.0
+        elif name.endswith("sinks"):
+            value = noise
         elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored, and Qwen 3.5 does in most
             zero = model.config.model_type in ("gemma2", "gemma3_text") or (
                 model.config.model_type.startswith("qwen3_5") and "linear_attn" not in name)
@@ -170,7 +177,7 @@ def published(state, model_type):
     out = {}
     for name, tensor in state.items():
         layer, _, part = name.partition("mlp.experts.") if "mlp.experts." in name else name.partition("block_sparse_moe.experts.")
-        if not part or model_type.startswith("qwen3_5"):
+        if not part or model_type.startswith(("qwen3_5", "gpt_oss")):
             out[name.replace(*ROUTER.get(model_type, ("", "")))] = tensor
         elif model_type.startswith("granitemoe"):
             own = {"gate_up_proj": "input_linear", "down_proj": "output_linear"}[part]

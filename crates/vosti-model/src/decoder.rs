@@ -11,6 +11,9 @@ pub enum Activation {
     Silu,
     /// GELU in its tanh form.
     GeluTanh,
+    /// gpt-oss's unit of experts, whose router and matrices have biases: `g sigmoid(1.702 g) (u + 1)`, where the gate g is at most 7
+    /// and u is within 7 of zero.
+    Clamped,
 }
 
 /// How rotary frequencies differ from `theta^(-2i/d)`.
@@ -185,6 +188,10 @@ pub struct Attention {
     pub qk_norm: QkNorm,
     /// Whether the projections to queries, keys and values add a bias.
     pub qkv_bias: bool,
+    /// Whether the projection of the results adds a bias.
+    pub output_bias: bool,
+    /// Whether each head has a sink: a learned score of one more key, whose value is zero.
+    pub sinks: bool,
     /// Whether the files have one tensor for queries, keys and values.
     pub fused_qkv: bool,
     /// Whether the results of each head are multiplied by the sigmoid of a gate, which the files have behind the head's query.
@@ -303,12 +310,22 @@ pub enum ExpertTensors {
     Stacked,
     /// The same with Qwen 3.5's names.
     Fused,
+    /// gpt-oss's: one tensor of all gates and ups, which alternate, and one of all downs. Plain numbers have each matrix's columns as
+    /// rows, MXFP4 has its rows.
+    Alternating,
+}
+
+impl Experts {
+    /// Whether the router and the experts' matrices have biases.
+    pub fn biased(&self) -> bool {
+        self.activation == Activation::Clamped
+    }
 }
 
 impl ExpertTensors {
     /// Whether one tensor has the matrices of all experts.
     pub fn whole(self) -> bool {
-        matches!(self, ExpertTensors::Stacked | ExpertTensors::Fused)
+        matches!(self, ExpertTensors::Stacked | ExpertTensors::Fused | ExpertTensors::Alternating)
     }
 }
 

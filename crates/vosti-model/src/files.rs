@@ -13,6 +13,7 @@ use crate::dequantise::GgmlType;
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 use crate::matrix::Matrix;
+use crate::mxfp4::Mxfp4;
 use crate::scaled::{Method, Stored};
 
 /// A tensor in its stored form.
@@ -248,10 +249,14 @@ impl TensorFiles {
 
     /// A tensor as rows, in any stored form.
     pub(crate) fn matrix(&self, name: &str) -> Result<Matrix<'_>> {
-        if let Self::Safetensors { shards, places, method: Some(method) } = self
-            && let Some(scaled) = method.find(name, &|name| find(shards, places, name))?
-        {
-            return Ok(Matrix::Scaled(scaled));
+        if let Self::Safetensors { shards, places, method: Some(method) } = self {
+            let find = |name: &str| find(shards, places, name);
+            if let Some(blocks) = Mxfp4::find(name, &find)? {
+                return Ok(Matrix::Mxfp4(blocks));
+            }
+            if let Some(scaled) = method.find(name, &find)? {
+                return Ok(Matrix::Scaled(scaled));
+            }
         }
         self.tensor(name).map(Matrix::Tensor)
     }

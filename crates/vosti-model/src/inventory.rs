@@ -45,6 +45,7 @@ const TINY: &[(&str, &str)] = texts![
     "olmoe" in "../tests/tiny/olmoe/config.json",
     "mixtral" in "../tests/tiny/mixtral/config.json",
     "granite-moe" in "../tests/tiny/granite-moe/config.json",
+    "gpt-oss" in "../tests/tiny/gpt-oss/config.json",
     "lfm2" in "../tests/tiny/lfm2/config.json",
     "qwen3_5" in "../tests/tiny/qwen3_5/config.json",
     "qwen3_5-moe" in "../tests/tiny/qwen3_5-moe/config.json",

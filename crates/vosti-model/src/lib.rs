@@ -23,6 +23,7 @@ pub mod inventory;
 pub mod json;
 mod matrix;
 mod model;
+mod mxfp4;
 pub mod plan;
 pub mod prompt;
 mod recipe;

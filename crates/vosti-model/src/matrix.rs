@@ -1,4 +1,5 @@
 //! Reads a matrix of a model's files row by row: plain tensors, GGML's quantised tensors, and codes with scales in other tensors.
+//! A plain tensor may have the columns of its matrices as rows.
 //!
 //! It reads only the rows that a caller asks for and keeps none. Read next: `dequantise.rs`, `scaled.rs`.
 
@@ -8,6 +9,7 @@ use vosti_kernels::{Format, Quantised};
 
 use crate::dequantise::{Block, GgmlType};
 use crate::files::RawTensor;
+use crate::mxfp4::{self, Mxfp4};
 use crate::scaled::Scaled;
 
 /// A matrix of a model's files. Rows are numbered in the order of the tensor.
@@ -15,13 +17,54 @@ pub(crate) enum Matrix<'a> {
     /// A tensor of one of GGML's types; safetensors have the three plain ones.
     Tensor(RawTensor<'a>),
     Scaled(Scaled<'a>),
+    Mxfp4(Mxfp4<'a>),
+    Transposed(Transposed<'a>),
+}
+
+/// Matrices of plain numbers, each stored by columns.
+pub(crate) struct Transposed<'a> {
+    raw: RawTensor<'a>,
+    /// Rows of a matrix.
+    rows: usize,
+    /// Rows of all matrices, and columns of each.
+    shape: [usize; 2],
+}
+
+impl<'a> Transposed<'a> {
+    /// The bytes of the matrices that have some of these rows.
+    fn bytes(&self, rows: Range<usize>) -> &'a [u8] {
+        let size = self.rows * self.shape[1] * self.raw.kind.block_bytes();
+        &self.raw.bytes[rows.start / self.rows * size..rows.end.div_ceil(self.rows) * size]
+    }
+
+    fn expand(&self, row: usize, out: &mut [f32]) {
+        let size = self.raw.kind.block_bytes();
+        let matrix = self.bytes(row..row + 1);
+        for (column, out) in out.iter_mut().enumerate() {
+            let at = (column * self.rows + row % self.rows) * size;
+            self.raw.kind.expand(&matrix[at..at + size], std::slice::from_mut(out));
+        }
+    }
 }
 
 impl<'a> Matrix<'a> {
+    /// The same, with a plain tensor of three axes read as matrices that it has by columns.
+    pub fn transposed(self) -> Self {
+        match self {
+            Matrix::Tensor(raw) if raw.kind.block_elements() == 1 => match raw.shape[..] {
+                [count, columns, rows] => Matrix::Transposed(Transposed { raw, rows, shape: [count * rows, columns] }),
+                _ => Matrix::Tensor(raw),
+            },
+            other => other,
+        }
+    }
+
     /// Axes, slowest first.
     pub fn shape(&self) -> &[usize] {
         match self {
             Matrix::Tensor(raw) => &raw.shape,
+            Matrix::Mxfp4(blocks) => &blocks.shape,
+            Matrix::Transposed(matrices) => &matrices.shape,
             Matrix::Scaled(scaled) => &scaled.shape,
         }
     }
@@ -34,6 +77,8 @@ impl<'a> Matrix<'a> {
                 &raw.bytes[rows.start * row..rows.end * row]
             }
             Matrix::Scaled(scaled) => scaled.bytes(rows),
+            Matrix::Mxfp4(blocks) => blocks.bytes(rows),
+            Matrix::Transposed(matrices) => matrices.bytes(rows),
         }
     }
 
@@ -47,6 +92,8 @@ impl<'a> Matrix<'a> {
                 Some((before + block, raw.kind.name()))
             }
             Matrix::Scaled(scaled) => scaled.first_not_finite(rows),
+            Matrix::Mxfp4(blocks) => Some((blocks.first_not_finite(rows)?, mxfp4::KIND.name())),
+            Matrix::Transposed(_) => None,
         }
     }
 
@@ -62,7 +109,8 @@ impl<'a> Matrix<'a> {
     pub fn rounds(&self) -> bool {
         match self {
             Matrix::Tensor(raw) => raw.kind.block_elements() > 1,
-            Matrix::Scaled(_) => true,
+            Matrix::Scaled(_) | Matrix::Mxfp4(_) => true,
+            Matrix::Transposed(_) => false,
         }
     }
 
@@ -71,6 +119,8 @@ impl<'a> Matrix<'a> {
         match self {
             Matrix::Tensor(raw) => raw.kind.expand(self.bytes(row..row + 1), out),
             Matrix::Scaled(scaled) => scaled.expand(row, out),
+            Matrix::Mxfp4(blocks) => mxfp4::KIND.expand(&blocks.blocks(row), out),
+            Matrix::Transposed(matrices) => matrices.expand(row, out),
         }
     }
 
@@ -79,6 +129,8 @@ impl<'a> Matrix<'a> {
         match self {
             Matrix::Tensor(raw) => raw.kind.format(),
             Matrix::Scaled(scaled) => scaled.format(),
+            Matrix::Mxfp4(_) => mxfp4::KIND.format(),
+            Matrix::Transposed(_) => None,
         }
     }
 
@@ -94,17 +146,22 @@ impl<'a> Matrix<'a> {
     /// Appends a row's blocks; false if a scale is not an FP16 number.
     pub fn append_blocks(&self, row: usize, out: &mut Quantised) -> bool {
         match self {
-            Matrix::Tensor(raw) => {
-                let (mut block, mut exact) = (Block::default(), true);
-                for bytes in self.bytes(row..row + 1).chunks_exact(raw.kind.block_bytes()) {
-                    block.read(raw.kind, bytes);
-                    exact &= append_block(&block, out);
-                }
-                exact
-            }
+            Matrix::Tensor(raw) => append_row(raw.kind, self.bytes(row..row + 1), out),
             Matrix::Scaled(scaled) => scaled.append_blocks(row, out),
+            Matrix::Mxfp4(blocks) => append_row(mxfp4::KIND, &blocks.blocks(row), out),
+            Matrix::Transposed(_) => false,
         }
     }
+}
+
+/// Appends a row of GGML's blocks; false if a scale is not an FP16 number.
+fn append_row(kind: GgmlType, row: &[u8], out: &mut Quantised) -> bool {
+    let (mut block, mut exact) = (Block::default(), true);
+    for bytes in row.chunks_exact(kind.block_bytes()) {
+        block.read(kind, bytes);
+        exact &= append_block(&block, out);
+    }
+    exact
 }
 
 /// Bytes of a stored row.

@@ -134,6 +134,8 @@ pub struct MatrixPart {
     pub order: Order,
     /// The order of its columns; `None` for the tensor's.
     pub columns: Option<Turned>,
+    /// Whether a tensor of plain numbers has the columns of each of its matrices as rows.
+    pub transposed: bool,
 }
 
 /// The order of a part's rows.
@@ -177,7 +179,7 @@ pub struct HeadRows {
 impl MatrixPart {
     /// All rows of a tensor, in its order.
     pub fn whole(tensor: String, rows: usize) -> Self {
-        Self { tensor, of: rows, first: 0, rows, order: Order::Stored, columns: None }
+        Self { tensor, of: rows, first: 0, rows, order: Order::Stored, columns: None, transposed: false }
     }
 
     /// The tensor's row for row `row` of the part.

@@ -1,5 +1,5 @@
 //! Quantised weights of Hugging Face folders, with codes and scales in separate tensors: FP8, and compressed-tensors of 8 and 4
-//! bits.
+//! bits. MXFP4 is in `mxfp4.rs`.
 //!
 //! An element is `scale * (code - zero)`, computed in FP32 and then rounded to BF16. If scales are BF16 or FP16 the product is
 //! exact, so there is one rounding. Activations are never quantised, even if the configuration says so. Read next: `matrix.rs`;
@@ -40,6 +40,8 @@ impl Method {
                 Some(other) if other != "e4m3" => refused(&format!("fp8 in {other}")),
                 _ => Ok(Some(Method { block: extents(&stored, "weight_block_size")? })),
             },
+            // Only experts are in blocks, whose tensors `mxfp4.rs` finds.
+            Some("mxfp4") => Ok(Some(Method::default())),
             Some("compressed-tensors") => match unread(&stored)? {
                 Some(what) => refused(&format!("compressed-tensors {what}")),
                 None => Ok(Some(Method { block: block_structure(&stored)? })),

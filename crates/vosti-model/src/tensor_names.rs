@@ -17,6 +17,9 @@ pub(crate) enum Slot {
     QueryBias,
     KeyBias,
     ValueBias,
+    OutputBias,
+    /// A score for each query head.
+    Sinks,
     QueryNorm,
     KeyNorm,
     Output,
@@ -136,6 +139,12 @@ pub(crate) enum ExpertSlot {
     /// Gate and up of each expert, in one tensor.
     GateUp,
     Down,
+    /// What joins each expert's logit, and the results of its matrices.
+    RouterBias,
+    GateBias,
+    UpBias,
+    GateUpBias,
+    DownBias,
 }
 
 /// The name of a mixture's tensor. Where an expert has tensors of its own, it is that of `expert`.
@@ -146,19 +155,26 @@ pub(crate) fn expert_name(
     layer: usize,
     expert: usize,
 ) -> String {
-    use ExpertSlot::{Bias, Down, Gate, GateUp, Router, Up};
+    use ExpertSlot::{Bias, Down, DownBias, Gate, GateBias, GateUp, GateUpBias, Router, RouterBias, Up, UpBias};
     if naming.is_gguf() {
         let part = match slot {
-            Router => "gate_inp",
-            Bias => return format!("blk.{layer}.exp_probs_b.bias"),
-            Gate => "gate_exps",
-            Up | GateUp => "up_exps",
-            Down => "down_exps",
+            Router => "ffn_gate_inp.weight",
+            RouterBias => "ffn_gate_inp.bias",
+            Bias => "exp_probs_b.bias",
+            Gate => "ffn_gate_exps.weight",
+            GateBias => "ffn_gate_exps.bias",
+            Up | GateUp => "ffn_up_exps.weight",
+            UpBias | GateUpBias => "ffn_up_exps.bias",
+            Down => "ffn_down_exps.weight",
+            DownBias => "ffn_down_exps.bias",
         };
-        return format!("blk.{layer}.ffn_{part}.weight");
+        return format!("blk.{layer}.{part}");
     }
     let part = match (tensors, slot) {
         (_, Bias) => return format!("layers.{layer}.mlp.gate.e_score_correction_bias"),
+        (_, RouterBias) => return format!("layers.{layer}.mlp.router.bias"),
+        (_, GateBias | UpBias | GateUpBias) => return format!("layers.{layer}.mlp.experts.gate_up_proj_bias"),
+        (_, DownBias) => return format!("layers.{layer}.mlp.experts.down_proj_bias"),
         (ExpertTensors::Each, Router) => "mlp.gate".into(),
         (ExpertTensors::Each, Gate) => format!("mlp.experts.{expert}.gate_proj"),
         (ExpertTensors::Each, Up | GateUp) => format!("mlp.experts.{expert}.up_proj"),
@@ -171,8 +187,13 @@ pub(crate) fn expert_name(
         (ExpertTensors::Stacked, Gate | Up | GateUp) => "block_sparse_moe.input_linear".into(),
         (ExpertTensors::Stacked, Down) => "block_sparse_moe.output_linear".into(),
         (ExpertTensors::Fused, Router) => "mlp.gate".into(),
-        (ExpertTensors::Fused, Gate | Up | GateUp) => return format!("layers.{layer}.mlp.experts.gate_up_proj"),
-        (ExpertTensors::Fused, Down) => return format!("layers.{layer}.mlp.experts.down_proj"),
+        (ExpertTensors::Alternating, Router) => "mlp.router".into(),
+        (ExpertTensors::Fused | ExpertTensors::Alternating, Gate | Up | GateUp) => {
+            return format!("layers.{layer}.mlp.experts.gate_up_proj");
+        }
+        (ExpertTensors::Fused | ExpertTensors::Alternating, Down) => {
+            return format!("layers.{layer}.mlp.experts.down_proj");
+        }
     };
     format!("layers.{layer}.{part}.weight")
 }
@@ -184,6 +205,8 @@ fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {
         Slot::Head => return "lm_head.weight".into(),
         Slot::AttentionNorm => "input_layernorm.weight",
         Slot::Qkv => "self_attn.qkv_proj.weight",
+        Slot::OutputBias => "self_attn.o_proj.bias",
+        Slot::Sinks => "self_attn.sinks",
         Slot::QueryBias => "self_attn.q_proj.bias",
         Slot::KeyBias => "self_attn.k_proj.bias",
         Slot::ValueBias => "self_attn.v_proj.bias",
@@ -239,6 +262,8 @@ fn gguf(slot: Slot, layer: usize) -> String {
         Slot::QueryBias => return format!("blk.{layer}.attn_q.bias"),
         Slot::KeyBias => return format!("blk.{layer}.attn_k.bias"),
         Slot::ValueBias => return format!("blk.{layer}.attn_v.bias"),
+        Slot::OutputBias => return format!("blk.{layer}.attn_output.bias"),
+        Slot::Sinks => "attn_sinks",
         Slot::Qkv => "attn_qkv",
         Slot::Query => "attn_q",
         Slot::Key => "attn_k",

@@ -100,6 +100,7 @@ impl<'a> Weights<'a> {
             let within = rows.start.max(first)..rows.end.min(first + part.rows);
             if !within.is_empty() {
                 let matrix = self.files.matrix(&part.tensor)?;
+                let matrix = if part.transposed { matrix.transposed() } else { matrix };
                 expect_shape(&part.tensor, &stacked(matrix.shape()), &[part.of, columns])?;
                 let within = within.start - first..within.end - first;
                 let stored = part.span(within.clone());

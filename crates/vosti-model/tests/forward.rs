@@ -146,12 +146,21 @@ impl<'a> Evaluator<'a> {
                     .flat_map(|(row, id)| product(row, &self.weight(launch, "w")[*id as usize * n * k..], n))
                     .collect()
             }
-            "combine" => {
+            "add_bias" => {
+                let bias = self.weight(launch, "bias");
+                x.iter().enumerate().map(|(i, v)| v + bias[i % bias.len()]).collect()
+            }
+            "combine" | "combine_bias" => {
                 let (h, topk) = (int(launch, "H"), int(launch, "TOPK"));
                 let (scale, stream) = (float(launch, "SCALE"), &self.buffers[ins[2] as usize]);
+                let ids = ins.get(3).map(|i| &self.buffers[*i as usize]);
+                let bias = |entry: usize, c: usize| {
+                    ids.map_or(0.0, |ids| self.weight(launch, "bias")[ids[entry] as usize * h + c])
+                };
                 let sum = |i: usize| {
                     let (t, c) = (i / h, i % h);
-                    (0..topk).map(|j| y.unwrap()[t * topk + j] * x[(t * topk + j) * h + c]).sum::<f32>()
+                    let entries = t * topk..(t + 1) * topk;
+                    entries.map(|entry| y.unwrap()[entry] * (x[entry * h + c] + bias(entry, c))).sum::<f32>()
                 };
                 stream.iter().enumerate().map(|(i, v)| v + scale * sum(i)).collect()
             }
@@ -227,7 +236,15 @@ impl<'a> Evaluator<'a> {
         let topk = ids.len() / (x.len() / k);
         let unit = |(entry, id): (usize, &f32)| {
             let both = product(&x[entry / topk * k..][..k], &w[*id as usize * 2 * n * k..], 2 * n);
-            (0..n).map(|j| both[j] / (1.0 + (-both[j]).exp()) * both[n + j]).collect::<Vec<_>>()
+            let clamped = |j: usize| {
+                let bias = &self.weight(launch, "bias")[*id as usize * 2 * n..];
+                let (gate, up) = ((both[j] + bias[j]).min(7.0), (both[n + j] + bias[n + j]).clamp(-7.0, 7.0));
+                gate / (1.0 + (-1.702 * gate).exp()) * (up + 1.0)
+            };
+            match int(launch, "ACT") {
+                2 => (0..n).map(clamped).collect::<Vec<_>>(),
+                _ => (0..n).map(|j| both[j] / (1.0 + (-both[j]).exp()) * both[n + j]).collect(),
+            }
         };
         ids.iter().enumerate().flat_map(unit).collect()
     }
@@ -328,7 +345,9 @@ impl<'a> Evaluator<'a> {
                 let scores: Vec<f32> = (first..=p).map(score).collect();
                 let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 let shares: Vec<f32> = scores.iter().map(|s| (s - top).exp()).collect();
-                let total: f32 = shares.iter().sum();
+                let sink =
+                    (int(launch, "SINKS") == 1).then(|| self.weight(launch, "sinks")[head] * std::f32::consts::LN_2);
+                let total: f32 = shares.iter().sum::<f32>() + sink.map_or(0.0, |sink| (sink - top).exp());
                 let mix = |i: usize| (first..=p).zip(&shares).map(|(j, s)| s * values[at(j) + i]).sum::<f32>() / total;
                 result.extend((0..d).map(mix));
             }
@@ -406,6 +425,11 @@ fn a_llama_with_scaled_rope_and_tied_embeddings_computes_transformers_logits() {
 #[test]
 fn a_llama_with_groups_of_three_and_its_own_head_computes_transformers_logits() {
     check("llama-untied");
+}
+
+#[test]
+fn a_gpt_oss_with_sinks_and_biases_computes_transformers_logits() {
+    check("gpt-oss");
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn an_ernie4_5_reads_the_same_from_both() {
 
 #[test]
 fn mixtures_of_experts_read_the_same_from_both() {
-    ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "glm4-moe", "qwen3_5-moe", "granite4-moe"]
+    ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "glm4-moe", "qwen3_5-moe", "granite4-moe", "gpt-oss"]
         .into_iter()
         .for_each(check);
 }

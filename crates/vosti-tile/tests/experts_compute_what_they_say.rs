@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::formulas::clamped;
 use common::{Launch, int, launch, some_of_each};
 use vosti_kernels::{Const, Dtype, Role, Spec};
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
@@ -73,9 +74,13 @@ fn an_expert_multiplies_the_rows_that_chose_it() {
             _ => {
                 let gelu = |g: f64| 0.5 * g * (1.0 + (0.797_884_560_802_865_4 * (g + 0.044715 * g * g * g)).tanh());
                 let act = |g: f64| if int(&spec, "ACT") == 1 { gelu(g) } else { g / (1.0 + (-g).exp()) };
+                let bias = floats(&l, Role::Weight(1));
                 let entry = |i: usize| {
                     let both = product(&x[i / topk * k..][..k], &w[chosen(i) * 2 * n * k..], 2 * n);
-                    (0..n).map(|j| act(both[j]) * both[n + j]).collect::<Vec<_>>()
+                    match int(&spec, "ACT") {
+                        2 => clamped(&both, &bias[chosen(i) * 2 * n..][..2 * n]),
+                        _ => (0..n).map(|j| act(both[j]) * both[n + j]).collect::<Vec<_>>(),
+                    }
                 };
                 (0..ids.len()).flat_map(entry).collect()
             }
@@ -87,13 +92,21 @@ fn an_expert_multiplies_the_rows_that_chose_it() {
 
 #[test]
 fn choices_are_added_in_the_order_of_their_shares() {
-    for spec in specs("combine") {
+    for spec in specs("combine").into_iter().chain(specs("combine_bias")) {
         let mut l = launch(&spec, BATCH, 22);
+        let biased = spec.kernel == "combine_bias";
+        let (ids, bias) =
+            if biased { (ints(&l, Role::In(3)), floats(&l, Role::Weight(0))) } else { Default::default() };
         let (h, topk) = (int(&spec, "H"), int(&spec, "TOPK"));
         let Const::Float(scale) = spec.constants["SCALE"] else { panic!("a factor") };
         let [y, shares, residual] = [0, 1, 2].map(|i| floats(&l, Role::In(i)));
-        let sum =
-            |t: usize, c: usize| -> f64 { (0..topk).map(|j| shares[t * topk + j] * y[(t * topk + j) * h + c]).sum() };
+        let own = |entry: usize, c: usize| match biased {
+            true => bias[ids[entry].clamp(0, int(&spec, "E") as i32 - 1) as usize * h + c],
+            false => 0.0,
+        };
+        let sum = |t: usize, c: usize| -> f64 {
+            (t * topk..(t + 1) * topk).map(|entry| shares[entry] * (y[entry * h + c] + own(entry, c))).sum()
+        };
         let wanted: Vec<f64> = residual.iter().enumerate().map(|(i, r)| r + scale * sum(i / h, i % h)).collect();
         execute(&mut l);
         close(&spec, &floats(&l, Role::Out(0)), &wanted);

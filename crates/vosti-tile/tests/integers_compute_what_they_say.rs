@@ -4,7 +4,7 @@ mod common;
 
 use common::formulas::*;
 use common::{Launch, Sequences, int, launch};
-use vosti_kernels::Role;
+use vosti_kernels::{Const, Role};
 use vosti_tile::interp::Buffer;
 use vosti_tile::numerics::{FloatMode, div, mul};
 
@@ -83,7 +83,15 @@ fn an_expert_in_integers_multiplies_the_rows_that_chose_it() {
             y[(row * e + chosen(entry)) * height..][..height].to_vec()
         };
         let wanted: Vec<f64> = (0..ids.len()).flat_map(own).collect();
-        let wanted = if glu { gated(&spec, &wanted, n) } else { wanted };
+        let wanted = match (glu, spec.constants.get("ACT")) {
+            (true, Some(Const::Int(2))) => {
+                let bias = wide(&l, Role::Weight(3));
+                let own = |(i, row): (usize, &[f64])| clamped(row, &bias[chosen(i) * height..][..height]);
+                wanted.chunks(height).enumerate().flat_map(own).collect()
+            }
+            (true, _) => gated(&spec, &wanted, n),
+            _ => wanted,
+        };
         execute(&mut l);
         close(&spec, &wide(&l, Role::Out(0)), &wanted);
     }

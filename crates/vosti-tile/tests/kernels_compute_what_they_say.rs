@@ -398,7 +398,8 @@ fn attended(l: &Launch, row: usize, head: usize, position: usize, pages: &[usize
         if int(spec, "CAPPED") == 1 { (cap - span / (s.exp2() + 1.0)).exp() } else { s.exp2() }
     };
     let weights: Vec<f64> = (first..=position).map(weight).collect();
-    let total: f64 = weights.iter().sum();
+    let sink = if int(spec, "SINKS") == 1 { wide(l, Role::Weight(0))[head].exp2() } else { 0.0 };
+    let total = weights.iter().sum::<f64>() + sink;
     (0..d)
         .map(|i| (first..=position).zip(&weights).map(|(j, w)| w * values[cell(j) + i]).sum::<f64>() / total)
         .collect()
@@ -422,14 +423,14 @@ fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
     };
     let combines = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with("attend_combine-"));
     let mut combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
-    let shared = ["KV_HEADS", "D"].map(|name| (name, int(&first.spec, name)));
+    let shared = ["KV_HEADS", "D", "SINKS"].map(|name| (name, int(&first.spec, name)));
     let own = [("HEADS", heads(&first.spec)), ("HEIGHT", int(&combine, "BQ"))];
     for (name, value) in own.into_iter().chain(shared) {
         combine.constants.insert(name.into(), Const::Int(value as i64));
     }
     let mut second = launch(&combine, sequences, 1);
     for (role, buffer) in second.roles.iter().zip(&mut second.buffers) {
-        if let Role::Scratch(_) | Role::Out(_) = role {
+        if let Role::Scratch(_) | Role::Out(_) | Role::Weight(_) = role {
             *buffer = self::buffer(first, *role).clone();
         }
     }
@@ -473,6 +474,8 @@ fn chunk(spec: &Spec, rows: std::ops::Range<usize>, companions: &Sequences, seed
     let (q, k, v) = (of(Role::In(0), &l), of(Role::CacheK, &l), of(Role::CacheV, &l));
     let elem = l.buffers[q].elem();
     let line = |what: u64, p: usize, n: usize| common::floats(elem, n, &mut Random::new(what << 32 | p as u64));
+    let sinks = of(Role::Weight(0), &l);
+    l.buffers[sinks] = common::floats(l.buffers[sinks].elem(), heads, &mut Random::new(4 << 32));
     for p in rows.clone() {
         let at = (before + p - rows.start) * heads * d;
         let query = line(1, p, heads * d);

@@ -225,15 +225,14 @@ fn needed(shape: Shape) -> &'static [Role] {
 
 /// Whether a role means something in a shape that does not need it.
 fn permitted(shape: Shape, role: Role) -> bool {
-    match (shape, role) {
-        (Shape::Rowwise, Role::In(_) | Role::Out(_) | Role::Tokens | Role::Positions | Role::RowIndex) => true,
-        (Shape::StoreKv, Role::In(_) | Role::Positions) => true,
-        (Shape::Attend | Shape::AttendPart | Shape::AttendCombine, Role::Scratch(_)) => true,
-        (Shape::RecurStore | Shape::RecurRead, Role::In(_) | Role::Entry(_) | Role::State(_)) => true,
-        (Shape::AttendCombine, Role::Weight(_)) => false,
-        (_, Role::Weight(_)) => true,
-        _ => false,
-    }
+    matches!(
+        (shape, role),
+        (_, Role::Weight(_))
+            | (Shape::Rowwise, Role::In(_) | Role::Out(_) | Role::Tokens | Role::Positions | Role::RowIndex)
+            | (Shape::StoreKv, Role::In(_) | Role::Positions)
+            | (Shape::Attend | Shape::AttendPart | Shape::AttendCombine, Role::Scratch(_))
+            | (Shape::RecurStore | Shape::RecurRead, Role::In(_) | Role::Entry(_) | Role::State(_))
+    )
 }
 
 /// Refuses a contract that lacks a role of the shape, has one without a meaning there, has two buffers of one role, or

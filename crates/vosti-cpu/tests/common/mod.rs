@@ -93,7 +93,9 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
 const COLUMN_TILES: usize = 3;
 
 /// Kernels whose buffers have the extents of their contracts, besides those of layers with a state.
-const DECLARED: [&str; 12] = [
+const DECLARED: [&str; 14] = [
+    "add_bias",
+    "combine_bias",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
@@ -187,6 +189,11 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
     let buffers = contract.params.iter().map(|param| {
         let elem = Scalar::from(param.elem(spec.act));
         match param.role {
+            // Experts, some of them beyond the last or before the first.
+            Role::In(_) | Role::Out(_) if elem == Scalar::I32 => {
+                let most = int("E") + 2;
+                Buffer::I32((0..rows * width).map(|_| rng.below(most) as i32 - 1).collect())
+            }
             Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Entry(_) | Role::State(_)
                 if contract.shape.recurs() || DECLARED.contains(&spec.kernel.as_str()) =>
             {
@@ -198,16 +205,14 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
                 let kinds = &kinds[..1 + rng.below(kinds.len())];
                 Buffer::F32((0..rows * width).map(|_| kinds[rng.below(kinds.len())]).collect())
             }
-            // Experts, some of them beyond the last or before the first.
-            Role::In(_) | Role::Out(_) if elem == Scalar::I32 => {
-                let most = int("E") + 2;
-                Buffer::I32((0..rows * width).map(|_| rng.below(most) as i32 - 1).collect())
-            }
             Role::In(_) => random(&mut rng, elem, rows * width),
             Role::Out(_) => random(&mut rng, elem, rows * width),
             Role::Weight(part) if spec.constants.contains_key("BLOCKS") && part < 3 => {
                 let height = int("E").max(1) * int("N") * if spec.kernel.contains("glu") { 2 } else { 1 };
                 random(&mut rng, elem, height * int("BLOCKS") * if part == 0 { 32 } else { 2 })
+            }
+            Role::Weight(_) if int("E") > 0 && param.name == "bias" && spec.kernel.contains("glu") => {
+                random(&mut rng, elem, int("E") * 2 * int("N"))
             }
             Role::Weight(_) if param.elem == Some(Dtype::F32) => {
                 random(&mut rng, elem, (context * d / 2).max(width).max(d))

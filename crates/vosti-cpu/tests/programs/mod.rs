@@ -34,6 +34,7 @@ impl Weights for Random {
             "embed" | "head" => vec![VOCAB as usize, HIDDEN],
             "norm" => vec![HIDDEN],
             "head_norm" => vec![16],
+            "sinks" => vec![8],
             "cos" | "sin" => vec![512, 8],
             "qkv" => vec![192, HIDDEN],
             "out" => vec![HIDDEN, 128],
@@ -62,7 +63,7 @@ impl Weights for Random {
         let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
         let width: usize = shape[1..].iter().product();
         let data = match kind(name) {
-            "norm" | "head_norm" | "cos" | "sin" => TensorData::F32(values),
+            "norm" | "head_norm" | "cos" | "sin" | "sinks" => TensorData::F32(values),
             "query" | "key" | "value" | "decay" | "strength" => TensorData::F32(values),
             _ => TensorData::Bf16(values.iter().map(|x| (x.to_bits() >> 16) as u16).collect()),
         };
@@ -150,16 +151,17 @@ impl Builder {
         store.push(eps);
         let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer, back: 0 });
-        let groups = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("PAGE", 64)]);
+        let groups = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("PAGE", 64), ("SINKS", 1)]);
         let first =
             spec("attend", &[&groups[..], &vosti_kernels::window(window), &scores(0.2041241452319315, 0.0)].concat());
         let k = match window {
-            Some(_) => self.bind(first, &[]),
+            Some(_) => self.bind(first, &[&name("sinks")]),
             // In two launches: splits of 64 keys.
             None => {
-                let heads = dims(&[("HEADS", 8), ("KV_HEADS", 2), ("D", 16)]);
+                let heads = dims(&[("HEADS", 8), ("KV_HEADS", 2), ("D", 16), ("SINKS", 1)]);
                 let combine = spec("attend_combine", &heads);
-                self.binding(Binding::split(first, combine).unwrap())
+                let weights = bound(&first, [name("sinks")].into_iter());
+                self.binding(Binding::split(first, combine, weights).unwrap())
             }
         };
         let seen = self.buffer(128, Dtype::Bf16, RowSet::All);

@@ -130,6 +130,8 @@ pub(super) fn attention(heads: u32, kv_heads: u32, rope: Rope) -> Attention {
         softcap: 0.0,
         qk_norm: QkNorm::None,
         qkv_bias: false,
+        output_bias: false,
+        sinks: false,
         fused_qkv: false,
         output_gate: false,
         v_norm: false,

@@ -9,6 +9,7 @@ mod gemma2;
 mod gemma3;
 mod gemma4;
 mod glm4_moe;
+mod gpt_oss;
 mod granite;
 mod granite_hybrid;
 mod lfm2;
@@ -53,7 +54,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 21] = [
+pub static FAMILIES: [Family; 22] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -71,6 +72,7 @@ pub static FAMILIES: [Family; 21] = [
     granite::MIXTURE,
     granite_hybrid::FAMILY,
     glm4_moe::FAMILY,
+    gpt_oss::FAMILY,
     smollm3::FAMILY,
     lfm2::FAMILY,
     ernie4_5::FAMILY,

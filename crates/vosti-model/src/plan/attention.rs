@@ -1,9 +1,11 @@
 //! The ops of attention: projection, cache store, rotation and attention itself.
 
+use std::collections::BTreeMap;
+
 use vosti_core::{GroupDecl, Op, PartDecl};
 use vosti_kernels::{Binding, Const};
 
-use super::{Builder, Factor, Output, int};
+use super::{Builder, Factor, Output, STREAM, int};
 use crate::decoder::{Attention, QkNorm, Rope};
 use crate::error::Result;
 use crate::recipe::{HeadRows, MatrixPart, Order, Recipe};
@@ -54,7 +56,7 @@ impl Builder<'_> {
         self.caches.insert(index, cache);
 
         let q = self.rotate(index, attention, &packed, qkv)?;
-        let k = self.attend(attention)?;
+        let k = self.attend(index, attention)?;
         let read_later = if attention.output_gate { vec![q, qkv] } else { vec![q] };
         let buffer = self.scratch(attention.width(), &read_later);
         self.ops.push(Op::Attend { k, q, layer: cache, out: buffer, window: attention.window });
@@ -188,21 +190,46 @@ impl Builder<'_> {
     }
 
     /// The binding of attention. Keys are split if there is no window.
-    fn attend(&mut self, attention: &Attention) -> Result<u32> {
+    fn attend(&mut self, index: usize, attention: &Attention) -> Result<u32> {
+        let sinks = self.sinks(index, attention);
         let [kv_heads, d] = [("KV_HEADS", int(attention.kv_heads)), ("D", int(attention.head_dim))];
         let group = ("GROUP", int(attention.heads / attention.kv_heads.max(1)));
         let page = ("PAGE", int(vosti_core::PAGE as u32));
         let scores = vosti_kernels::scores(attention.scale, attention.softcap);
         let window = vosti_kernels::window(attention.window);
-        let dims = [&[kv_heads, group, d, page], &scores[..], &window[..]].concat();
+        let sunk = ("SINKS", int(attention.sinks.into()));
+        let dims = [&[kv_heads, group, d, page, sunk], &scores[..], &window[..]].concat();
         match attention.window {
-            Some(_) => self.bind("attend", &dims, Vec::new()),
+            Some(_) => self.bind("attend", &dims, vec![sinks]),
             None => {
                 let part = self.spec("attend", &dims)?;
-                let combine = self.spec("attend_combine", &[("HEADS", int(attention.heads)), kv_heads, d])?;
-                Ok(self.binding(Binding::split(part, combine)?))
+                let combine = self.spec("attend_combine", &[("HEADS", int(attention.heads)), kv_heads, d, sunk])?;
+                let weights = BTreeMap::from([("sinks".to_string(), sinks)]);
+                Ok(self.binding(Binding::split(part, combine, weights)?))
             }
         }
+    }
+
+    /// The sinks of a layer's heads, times log2(e); zeros that the kernel does not read if there are none.
+    fn sinks(&mut self, index: usize, attention: &Attention) -> String {
+        let heads = attention.heads;
+        match attention.sinks {
+            true => {
+                let part = self.rows(Slot::Sinks, index, heads);
+                self.vector("sinks", &format!("layers.{index}.sinks"), vec![part], 0.0, std::f32::consts::LN_2)
+            }
+            false => self.weight("sinks", &format!("unread.sinks.{heads}"), Recipe::Unread { length: heads as usize }),
+        }
+    }
+
+    /// Adds the bias of the projection of attention's results to the stream: `stream[1] = stream[0] + bias`.
+    pub(super) fn output_bias(&mut self, index: usize, stream: [u32; STREAM]) -> Result<()> {
+        let hidden = self.decoder.hidden;
+        let parts = vec![self.rows(Slot::OutputBias, index, hidden)];
+        let bias = self.vector("bias", &format!("layers.{index}.output_bias"), parts, 0.0, 1.0);
+        let k = self.bind("add_bias", &[("N", int(hidden))], vec![bias])?;
+        self.push_rowwise(k, vec![stream[0]], vec![stream[1]]);
+        Ok(())
     }
 
     /// Multiplies the results of the heads by the sigmoids of their gates in the projection, into another buffer than the queries':

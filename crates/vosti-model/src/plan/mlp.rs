@@ -4,9 +4,9 @@ use vosti_core::Dtype;
 use vosti_kernels::Const;
 
 use super::{Builder, Factor, Output, STREAM, int};
-use crate::decoder::{Activation, Experts, Gated, Score, Shared};
+use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Score, Shared};
 use crate::error::{ModelError, Result};
-use crate::recipe::{MatrixPart, Recipe};
+use crate::recipe::{HeadRows, MatrixPart, Order, Recipe};
 use crate::tensor_names::{ExpertSlot, Slot, expert_name};
 
 /// The tensors of a layer's perceptron, and how its weights' names begin.
@@ -115,7 +115,8 @@ impl Builder<'_> {
 
         let (e, topk, act) = (("E", int(count)), ("TOPK", int(chosen)), ("ACT", activation(experts.activation)));
         let ins = [self.factors_beside((input, hidden), &gate_up, &kept)?, vec![ids]].concat();
-        let k = self.bind_product("expert_glu", (&gate_up, hidden, width), &[e, topk, act], vec![])?;
+        let bias = self.gate_up_bias(index, experts);
+        let k = self.bind_product("expert_glu", (&gate_up, hidden, width), &[e, topk, act], vec![bias])?;
         let units = self.scratch_as(chosen * width, gate_up.reads(self.target.act), &[&ins[..], &kept].concat());
         self.push_rowwise(k, ins, vec![units]);
 
@@ -126,10 +127,41 @@ impl Builder<'_> {
         let outputs = self.scratch_as(chosen * hidden, down.reads(self.target.act), &[&ins[..], &kept].concat());
         self.push_rowwise(k, ins, vec![outputs]);
 
-        let dims = [("H", int(hidden)), topk, ("SCALE", Const::Float(scale))];
-        let k = self.bind_as("combine", self.dtype(outputs), &dims, vec![])?;
-        self.push_rowwise(k, vec![outputs, shares, stream[0]], vec![stream[1]]);
+        let mut dims = vec![("H", int(hidden)), topk, ("SCALE", Const::Float(scale))];
+        let mut ins = vec![outputs, shares, stream[0]];
+        let (mut kernel, mut weights) = ("combine", vec![]);
+        if experts.biased() {
+            let tensor = self.expert_tensor(experts, ExpertSlot::DownBias, index, 0);
+            let parts = vec![MatrixPart::whole(tensor, (count * hidden) as usize)];
+            weights.push(self.vector("bias", &format!("layers.{index}.experts.down_bias"), parts, 0.0, 1.0));
+            kernel = "combine_bias";
+            dims.push(e);
+            ins.push(ids);
+        }
+        let k = self.bind_as(kernel, self.dtype(outputs), &dims, weights)?;
+        self.push_rowwise(k, ins, vec![stream[1]]);
         Ok(())
+    }
+
+    /// The biases of each expert's gates, then of its ups; zeros that the kernel does not read if there are none.
+    fn gate_up_bias(&mut self, index: usize, experts: &Experts) -> String {
+        let (count, width) = (experts.count as usize, experts.width as usize);
+        let length = 2 * count * width;
+        if !experts.biased() {
+            return self.weight("bias", &format!("unread.bias.{length}"), Recipe::Unread { length });
+        }
+        let parts = match self.decoder.naming.is_gguf() {
+            false => {
+                let tensor = self.expert_tensor(experts, ExpertSlot::GateUpBias, index, 0);
+                vec![MatrixPart { order: alternating(width), ..MatrixPart::whole(tensor, length) }]
+            }
+            true => {
+                let both = |expert| [ExpertSlot::GateBias, ExpertSlot::UpBias].map(|slot| (slot, expert));
+                let vectors = (0..count).flat_map(both);
+                vectors.map(|(slot, expert)| self.expert_part(experts, slot, index, (expert, width))).collect()
+            }
+        };
+        self.vector("bias", &format!("layers.{index}.experts.gate_up_bias"), parts, 0.0, 1.0)
     }
 
     /// Emits the router, which reads activations in their type. Returns the buffers of a row's experts and of their shares.
@@ -140,8 +172,17 @@ impl Builder<'_> {
         let weight = self.matrix(&format!("layers.{index}.router"), parts, hidden);
         let k = self.bind_logits((hidden, count), weight)?;
         let x = self.rounded((input, hidden))?;
-        let logits = self.scratch_as(count, Dtype::F32, &[input]);
+        let mut logits = self.scratch_as(count, Dtype::F32, &[input]);
         self.push_rowwise(k, vec![x], vec![logits]);
+        if experts.biased() {
+            let tensor = self.expert_tensor(experts, ExpertSlot::RouterBias, index, 0);
+            let parts = vec![MatrixPart::whole(tensor, count as usize)];
+            let bias = self.vector("bias", &format!("layers.{index}.router_bias"), parts, 0.0, 1.0);
+            let k = self.bind("add_bias", &[("N", int(count))], vec![bias])?;
+            let sums = self.scratch_as(count, Dtype::F32, &[input, logits]);
+            self.push_rowwise(k, vec![logits], vec![sums]);
+            logits = sums;
+        }
 
         let bias = match experts.score {
             Score::Softmax => {
@@ -172,7 +213,11 @@ impl Builder<'_> {
         let (count, width) = (experts.count as usize, experts.width as usize);
         if !self.decoder.naming.is_gguf() && experts.tensors.whole() {
             let tensor = self.expert_tensor(experts, ExpertSlot::GateUp, index, 0);
-            return vec![MatrixPart::whole(tensor, 2 * count * width)];
+            let whole = MatrixPart::whole(tensor, 2 * count * width);
+            return vec![match experts.tensors {
+                ExpertTensors::Alternating => MatrixPart { order: alternating(width), transposed: true, ..whole },
+                _ => whole,
+            }];
         }
         let both = |expert| [ExpertSlot::Gate, ExpertSlot::Up].map(|slot| (slot, expert));
         let matrices = (0..count).flat_map(both);
@@ -184,7 +229,8 @@ impl Builder<'_> {
         let (count, hidden) = (experts.count as usize, self.decoder.hidden as usize);
         if self.decoder.naming.is_gguf() || experts.tensors.whole() {
             let tensor = self.expert_tensor(experts, ExpertSlot::Down, index, 0);
-            return vec![MatrixPart::whole(tensor, count * hidden)];
+            let transposed = experts.tensors == ExpertTensors::Alternating && !self.decoder.naming.is_gguf();
+            return vec![MatrixPart { transposed, ..MatrixPart::whole(tensor, count * hidden) }];
         }
         let down = |expert| self.expert_part(experts, ExpertSlot::Down, index, (expert, hidden));
         (0..count).map(down).collect()
@@ -213,10 +259,16 @@ impl Builder<'_> {
     }
 }
 
+/// The order of gates and ups that alternate in a tensor: those of an expert's gate, then those of its up.
+fn alternating(width: usize) -> Order {
+    Order::Heads(HeadRows { size: 2 * width, stride: 2 * width, rotary: 2 * width, interleaved: true })
+}
+
 /// The value of the kernels' ACT.
 fn activation(activation: Activation) -> Const {
     match activation {
         Activation::Silu => int(0),
         Activation::GeluTanh => int(1),
+        Activation::Clamped => int(2),
     }
 }

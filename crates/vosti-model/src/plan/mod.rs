@@ -237,6 +237,10 @@ impl Builder<'_> {
         }
         self.join(index, &MIXER, mixed, *stream, None)?;
         stream.swap(0, 1);
+        if matches!(&layer.mixer, Mixer::Attention(attention) if attention.output_bias) {
+            self.output_bias(index, *stream)?;
+            stream.swap(0, 1);
+        }
 
         match &layer.mlp {
             Mlp::None => return Ok(()),

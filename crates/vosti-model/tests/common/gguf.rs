@@ -56,7 +56,11 @@ impl Writer {
     /// axis first.
     fn tensor(&mut self, name: &str, shape: &[usize], values: &[f32]) {
         let whole = shape.last().is_some_and(|columns| columns.is_multiple_of(32));
-        let blocks = self.blocks && shape.len() > 1 && whole && !name.ends_with("ffn_gate_inp.weight");
+        let blocks = self.blocks
+            && shape.len() > 1
+            && whole
+            && !name.ends_with("ffn_gate_inp.weight")
+            && !name.ends_with(".bias");
         Self::text(&mut self.heads, name);
         self.heads.extend((shape.len() as u32).to_le_bytes());
         for axis in shape.iter().rev() {
@@ -106,6 +110,7 @@ fn architecture(config: &Value) -> &str {
         "mixtral" => "llama",
         "qwen3_5" => "qwen35",
         "qwen3_5_moe" => "qwen35moe",
+        "gpt_oss" => "gpt-oss",
         same => same,
     }
 }
@@ -246,6 +251,13 @@ fn write_scaling(w: &mut Writer, config: &Value, key: &dyn Fn(&str) -> String) {
             w.string(&key("rope.scaling.type"), "yarn");
             w.float(&key("rope.scaling.factor"), parameters["factor"].as_f64().unwrap());
             w.int(&key("rope.scaling.original_context_length"), original.unwrap());
+            for (field, name) in
+                [("beta_fast", "rope.scaling.yarn_beta_fast"), ("beta_slow", "rope.scaling.yarn_beta_slow")]
+            {
+                if let Some(value) = parameters[field].as_f64() {
+                    w.float(&key(name), value);
+                }
+            }
         }
         Some("longrope") => {
             w.int(&key("rope.scaling.original_context_length"), original.unwrap());
@@ -362,6 +374,12 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         _ => {}
     }
     let (layer, part) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
+    if part == "self_attn.o_proj.bias" {
+        return format!("blk.{layer}.attn_output.bias");
+    }
+    if part == "mlp.router.bias" {
+        return format!("blk.{layer}.ffn_gate_inp.bias");
+    }
     if let Some(projection) = part.strip_suffix("_proj.bias") {
         return format!("blk.{layer}.attn_{}.bias", projection.strip_prefix("self_attn.").unwrap());
     }
@@ -385,7 +403,8 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "post_attention_layernorm" if sandwich => "post_attention_norm",
         "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
-        "mlp.gate" | "block_sparse_moe.gate" | "block_sparse_moe.router.layer" => "ffn_gate_inp",
+        "self_attn.sinks" => "attn_sinks",
+        "mlp.router" | "mlp.gate" | "block_sparse_moe.gate" | "block_sparse_moe.router.layer" => "ffn_gate_inp",
         "block_sparse_moe.output_linear" | "mlp.experts.down_proj" => "ffn_down_exps",
         "mlp.gate_proj" => "ffn_gate",
         "mlp.up_proj" => "ffn_up",
@@ -426,6 +445,28 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         other => panic!("{other}"),
     };
     format!("blk.{layer}.{part}.weight")
+}
+
+/// A tensor of gpt-oss's experts: llama.cpp has matrices by rows, and gates and ups in tensors of their own.
+fn write_alternating(w: &mut Writer, layer: &str, part: &str, (shape, values): (&[usize], &[f32])) {
+    let (name, is_bias) = part.strip_suffix("_bias").map_or((part, false), |name| (name, true));
+    let (count, outputs) = (shape[0], shape[shape.len() - 1]);
+    let inputs = values.len() / count / outputs;
+    let at = |e: usize, output: usize, input: usize| values[(e * inputs + input) * outputs + output];
+    let parts: &[(&str, usize, usize)] = match name {
+        "gate_up_proj" => &[("gate", 0, 2), ("up", 1, 2)],
+        _ => &[("down", 0, 1)],
+    };
+    for (name, first, step) in parts {
+        let rows = || (*first..outputs).step_by(*step);
+        let own = (0..count).flat_map(|e| rows().flat_map(move |o| (0..inputs).map(move |i| at(e, o, i))));
+        let own: Vec<f32> = own.collect();
+        let (end, shape) = match is_bias {
+            true => ("bias", vec![count, outputs / step]),
+            false => ("weight", vec![count, outputs / step, inputs]),
+        };
+        w.tensor(&format!("blk.{layer}.ffn_{name}_exps.{end}"), &shape, &own);
+    }
 }
 
 /// An expert's number, and its matrix with its axes.
@@ -480,8 +521,9 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let kind = config["model_type"].as_str().unwrap();
-    let sandwich =
-        kind.starts_with("gemma") || ["olmo2", "olmo3", "glm4_moe"].contains(&kind) || kind.starts_with("qwen3_5");
+    let sandwich = kind.starts_with("gemma")
+        || ["olmo2", "olmo3", "glm4_moe", "gpt_oss"].contains(&kind)
+        || kind.starts_with("qwen3_5");
     let interleaved =
         ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral"].contains(&kind);
     let mut experts: BTreeMap<String, Vec<Expert>> = BTreeMap::new();
@@ -507,6 +549,10 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         }
         if let Some((stack, expert)) = expert_of(name) {
             experts.entry(stack).or_default().push((expert, view.shape().to_vec(), values));
+            continue;
+        }
+        if let Some((layer, part)) = name.split_once(".mlp.experts.").filter(|_| kind == "gpt_oss") {
+            write_alternating(&mut w, layer.strip_prefix("model.layers.").unwrap(), part, (view.shape(), &values));
             continue;
         }
         let fused = name.strip_suffix(".block_sparse_moe.input_linear.weight");

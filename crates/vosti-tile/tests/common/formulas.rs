@@ -56,3 +56,11 @@ pub fn gated(spec: &Spec, y: &[f64], n: usize) -> Vec<f64> {
     let act = |g: f64| if int(spec, "ACT") == 1 { gelu(g) } else { g / (1.0 + (-g).exp()) };
     y.chunks(2 * n).flat_map(|row| (0..n).map(move |j| act(row[j]) * row[n + j])).collect()
 }
+
+/// gpt-oss's units: gates and ups, each with its bias.
+pub fn clamped(both: &[f64], bias: &[f64]) -> Vec<f64> {
+    let unit = |(gate, up): (f64, f64)| gate / (1.0 + (-1.702 * gate).exp()) * (up + 1.0);
+    let sums: Vec<f64> = both.iter().zip(bias).map(|(sum, bias)| sum + bias).collect();
+    let (gates, ups) = sums.split_at(both.len() / 2);
+    gates.iter().zip(ups).map(|(gate, up)| unit((gate.min(7.0), up.clamp(-7.0, 7.0)))).collect()
+}

@@ -111,7 +111,9 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 12] = [
+const BY_CONTRACT: [&str; 14] = [
+    "add_bias",
+    "combine_bias",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
@@ -143,6 +145,7 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         (_, Role::Scratch(i)) => {
             CONTEXT.div_ceil(int("SPLIT")) * int("ROWS") * heads(spec) * if i == 2 { int("D") } else { 1 }
         }
+        ("attend" | "attend_combine", Role::Weight(_)) => heads(spec),
         ("attend" | "attend_combine", _) => rows * heads(spec) * int("D"),
         (_, Role::Weight(_)) if matches!(name, "cos" | "sin") => CONTEXT * int("HALF"),
         (_, Role::Weight(_)) if name == "norm_w" => head(spec),
@@ -158,6 +161,7 @@ fn elements(spec: &Spec, role: Role, name: &str, rows: usize) -> usize {
         ("route", Role::Weight(_)) => int("E"),
         ("route", _) | ("expert_glu" | "expert_down" | "combine", Role::In(1)) => rows * int("TOPK"),
         ("expert_glu", Role::In(_)) => rows * int("K"),
+        ("expert_glu", Role::Weight(1)) | ("expert_int_glu", Role::Weight(3)) => int("E") * 2 * int("N"),
         ("expert_glu", Role::Weight(_)) => int("E") * 2 * int("N") * int("K"),
         ("expert_down", Role::In(_)) => rows * int("TOPK") * int("K"),
         ("expert_down", Role::Weight(_)) => int("E") * int("N") * int("K"),
