@@ -19,7 +19,7 @@ fn toolchain() -> Option<Toolchain> {
 fn specs() -> Vec<Spec> {
     let stems = [
         "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
-        "attend_combine-bf16-BQ4-D64-DP64-HEADS9-HEIGHT4-KV_HEADS3-ROWS512-SPLIT1024",
+        "attend_combine-bf16-BQ4-D64-DP64-HEADS9-HEIGHT4-KV_HEADS3-ROWS512-SINKS0-SPLIT1024",
         "linear_add-bf16-BK64-BM16-BN64-K576-N576-SCALE1.0-SWAP1",
         "linear_add-bf16-BK64-BM128-BN128-K576-N576-SCALE1.0-SWAP1",
         "linear_int-bf16-BLOCKS18-BM64-BN64-HALVES1-N576-OFFSETS1-WIDE1",
@@ -89,7 +89,8 @@ fn large_heads_fit_every_target() {
 #[test]
 fn the_combination_of_splits_has_the_next_ones_on_their_way() {
     let Some(tool) = toolchain() else { return };
-    let spec = parse_stem("attend_combine-bf16-BQ4-D128-DP128-HEADS32-HEIGHT4-KV_HEADS8-ROWS512-SPLIT1024").unwrap();
+    let spec =
+        parse_stem("attend_combine-bf16-BQ4-D128-DP128-HEADS32-HEIGHT4-KV_HEADS8-ROWS512-SINKS0-SPLIT1024").unwrap();
     for arch in Arch::ALL {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
         // A split's weighted sums, and what is little beside them.

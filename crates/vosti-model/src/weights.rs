@@ -1,6 +1,7 @@
 //! Makes the rows of each weight of a plan from its recipe and the model's tensors, one weight at a time.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use vosti_kernels::{Dtype, Format, Part, Quantised, TensorData};
@@ -185,9 +186,13 @@ impl<'a> Weights<'a> {
 
     /// The parts of a vector in f32, concatenated.
     fn vector(&self, parts: &[MatrixPart]) -> Result<Vec<f32>> {
-        let mut out = Vec::new();
+        let (mut out, mut tensors) = (Vec::new(), BTreeMap::new());
         for part in parts {
-            let values = self.floats(&part.tensor, part.of)?;
+            // The biases of all experts are parts of two tensors.
+            let values = match tensors.entry(&part.tensor) {
+                Entry::Occupied(known) => &*known.into_mut(),
+                Entry::Vacant(new) => &*new.insert(self.floats(&part.tensor, part.of)?),
+            };
             out.extend((0..part.rows).map(|row| values[part.stored(row)]));
         }
         Ok(out)

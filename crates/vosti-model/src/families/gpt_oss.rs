@@ -43,7 +43,11 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, THETA)?;
     decoder.naming = Naming::GgufPostAttention;
     let window = metadata.u32_or("gpt-oss.attention.sliding_window", WINDOW)?;
-    let sliding = alternate(decoder.layers.len());
+    let (layers, pattern) = (decoder.layers.len(), "gpt-oss.attention.sliding_window_pattern");
+    let sliding = match metadata.get(pattern) {
+        Some(_) => metadata.bools(pattern, layers)?,
+        None => alternate(layers),
+    };
     let mixture = experts::read_gguf(metadata, FAMILY.architecture, true)?;
     // llama.cpp's files do not say that the ramp's ends are no whole indices; the model's configuration does.
     for attention in decoder.attentions_mut() {
