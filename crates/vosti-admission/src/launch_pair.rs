@@ -10,7 +10,8 @@
 //!   equal outputs; outputs at other positions are left alone.
 //!
 //! Together they are the op's promise if both contracts mean the same by a row, its position, a split, a cell and the output,
-//! and if the second launch reads nothing else but weights, which are those of the model in both runs. This module checks that; `op_contract.rs` checks each launch against the op.
+//! and if the second launch reads nothing else but weights, which are the model's in both runs. This module checks that;
+//! `op_contract.rs` checks each launch against the op.
 //! Scratch belongs to the op: no other launch runs between its two, and each of an op's scratches is a buffer of its own.
 
 use vosti_kernels::{Role, Shape};

@@ -281,6 +281,13 @@ pub struct Experts {
     pub tensors: ExpertTensors,
 }
 
+impl Experts {
+    /// Whether the router and the experts' matrices have biases.
+    pub fn biased(&self) -> bool {
+        self.activation == Activation::Clamped
+    }
+}
+
 /// A perceptron beside a mixture, which files call a shared expert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shared {
@@ -313,13 +320,6 @@ pub enum ExpertTensors {
     /// gpt-oss's: one tensor of all gates and ups, which alternate, and one of all downs. Plain numbers have each matrix's columns as
     /// rows, MXFP4 has its rows.
     Alternating,
-}
-
-impl Experts {
-    /// Whether the router and the experts' matrices have biases.
-    pub fn biased(&self) -> bool {
-        self.activation == Activation::Clamped
-    }
 }
 
 impl ExpertTensors {

@@ -41,7 +41,7 @@ impl Method {
                 _ => Ok(Some(Method { block: extents(&stored, "weight_block_size")? })),
             },
             // Only experts are in blocks, whose tensors `mxfp4.rs` finds.
-            Some("mxfp4") => Ok(Some(Method::default())),
+            Some("mxfp4") if fields.str_opt("model_type")? == Some("gpt_oss") => Ok(Some(Method::default())),
             Some("compressed-tensors") => match unread(&stored)? {
                 Some(what) => refused(&format!("compressed-tensors {what}")),
                 None => Ok(Some(Method { block: block_structure(&stored)? })),

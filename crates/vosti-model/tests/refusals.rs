@@ -207,6 +207,7 @@ fn weights_that_a_folder_stores_by_another_method_are_refused_by_its_name() {
         (compressed("float-quantized", json!({ "num_bits": 4, "type": "float" })), "of 4 bits (float)"),
         (compressed("pack-quantized", json!({ "num_bits": 4, "actorder": "group" })), "with actorder"),
         (json!({ "bits": 4 }), "weights stored by an unnamed method"),
+        (json!({ "quant_method": "mxfp4" }), "weights stored by mxfp4"),
     ] {
         let why = refusal("llama", "quantization_config", stored);
         assert!(why.contains(says) && why.contains("quantization_config") && why.contains("GGUF"), "{why}");

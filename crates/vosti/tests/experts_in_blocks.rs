@@ -80,8 +80,9 @@ fn experts_in_integers_are_near_the_files_numbers_in_every_chunk() {
         assert_eq!(kernels, ["expert_down", "expert_glu"], "{name}");
         let (ours, theirs) = (off(&whole, &exact), off(&floats, &exact));
         println!("{name}: integers off by {ours:.4}, BF16 by {theirs:.4}");
-        // A row near a tie of two experts may choose the other one in either.
-        assert!(ours < 0.05 && ours < 1.2 * theirs, "{name}: off by {ours}, in BF16 by {theirs}");
+        // A row near a tie of two experts may choose the other one: a row of gpt-oss's does so in integers.
+        let most = if name == "gpt-oss" { 1.2 } else { 1.1 };
+        assert!(ours < 0.05 && ours < most * theirs, "{name}: off by {ours}, in BF16 by {theirs}");
     }
 }
 
