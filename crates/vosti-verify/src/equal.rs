@@ -6,6 +6,7 @@
 //! [`crate::loops`], memory in [`crate::memory`].
 
 use crate::facts::Class;
+use crate::memo::Goals;
 use crate::prover::{Prover, Side};
 use crate::run::{Def, Env};
 use crate::term::Term;
@@ -68,7 +69,7 @@ pub struct Frame {
     pub demands: Vec<Demand>,
     /// Goals proved of the body under the demands. The demands are hypotheses until the induction closes, so these goals are
     /// never used after the loop.
-    pub proved: HashSet<Goal>,
+    pub(crate) proved: Goals,
     /// Variables made later belong to the body.
     pub floor: u32,
 }
@@ -407,7 +408,7 @@ impl<'k> Prover<'k, '_> {
                 self.assume(Assumption::ReduceHeightIndependent);
             }
         }
-        let k = self.lane(n);
+        let k = self.summed_lane(n, l, r);
         let (mut i, mut j) = (l.idx.clone(), r.idx.clone());
         i.insert(*axis, k);
         j.insert(*other, k);
@@ -429,7 +430,7 @@ impl<'k> Prover<'k, '_> {
             self.assume_dot(l, r, [*x, *y], [*u, *w], mode)?;
         }
         self.equal(&l.same_lane(*z), &r.same_lane(*q), mode)?;
-        let k = self.lane(n);
+        let k = self.summed_lane(n, l, r);
         let (al, ar) = (l.with(*x, vec![l.idx[0], k]), r.with(*u, vec![r.idx[0], k]));
         let (bl, br) = (l.with(*y, vec![k, l.idx[1]]), r.with(*w, vec![k, r.idx[1]]));
         self.equal(&al, &ar, Mode::Exact)?;

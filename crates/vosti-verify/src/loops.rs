@@ -5,11 +5,11 @@
 //! iterations that only one of them runs leave the needed state as it was, bit for bit.
 
 use crate::equal::{At, AxisRelation, Demand, Frame, Mode};
+use crate::memo::Goals;
 use crate::prover::{Prover, Side};
 use crate::run::{Def, Env, Trip};
 use crate::term::{Node, Term};
 use crate::verdict::{Failure, Obligation, Proof, Trouble};
-use std::collections::HashSet;
 use vosti_kernels::Shape;
 use vosti_tile::{Line, Op, OpKind, Value};
 
@@ -57,7 +57,7 @@ impl<'k> Prover<'k, '_> {
             index: [left.index, right.index],
             iteration: alignment.iteration,
             demands: vec![demand],
-            proved: HashSet::new(),
+            proved: Goals::default(),
             floor,
         });
         self.depth += 1;
@@ -68,12 +68,30 @@ impl<'k> Prover<'k, '_> {
         self.depth -= 1;
         let frame = self.frames.pop();
         result?;
-        for demand in frame.into_iter().flat_map(|f| f.demands) {
+        let demands = frame.map(|f| f.demands).unwrap_or_default();
+        for demand in &demands {
             let (x, y) = (left.inits[demand.k[0]], right.inits[demand.k[1]]);
-            let (i, j) = self.demanded_lanes(&demand, x, y, a.line)?;
+            let (i, j) = self.demanded_lanes(demand, x, y, a.line)?;
             self.equal(&At::new(x, i, &left.env), &At::new(y, j, &right.env), demand.mode)?;
         }
+        self.remember_results([a, b], [&l.env, &r.env], &demands);
         Ok(())
+    }
+
+    /// The induction proved of every demand, not only of the first, that it holds after the loops: it is not proved again where
+    /// the code after them needs it at the same lanes.
+    fn remember_results(&mut self, ops: [&Op; 2], env: [&Env; 2], demands: &[Demand]) {
+        for demand in demands {
+            let pins = demand.axes.iter().map(|axis| match axis {
+                AxisRelation::Pinned(x, y) => Some((*x, *y)),
+                AxisRelation::Same => None,
+            });
+            let results = [0, 1].map(|side| ops[side].results.get(demand.k[side]).copied());
+            if let (Some(lanes), [Some(x), Some(y)]) = (pins.collect::<Option<Vec<_>>>(), results) {
+                let (i, j) = lanes.into_iter().unzip();
+                self.remember(&At::new(x, i, env[0]), &At::new(y, j, env[1]), demand.mode);
+            }
+        }
     }
 
     /// Tells in words which part of a loop's state must be the same.

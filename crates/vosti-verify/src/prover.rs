@@ -9,6 +9,7 @@ use crate::data;
 use crate::dimension::Scaled;
 use crate::equal::{At, Frame, Goal, Mode};
 use crate::facts::Class;
+use crate::memo::Goals;
 use crate::problem::{Dim, Problem};
 use crate::run::{Env, Run, Trip};
 use crate::solver::{Answer, Solver, query};
@@ -43,12 +44,14 @@ pub struct Prover<'k, 's> {
     pub assumptions: BTreeSet<Assumption>,
     pub(crate) frames: Vec<Frame>,
     /// Proved goals that depend on no loop under comparison; the others are in their loop's [`Frame`].
-    pub(crate) proved: HashSet<Goal>,
+    pub(crate) proved: Goals,
     pub queries: u64,
     /// Questions that the solver could not answer in its time.
     pub gave_up: u64,
     /// Where the assumptions of each enclosing case begin in the context: a choice whose sides are compared one by one.
     pub(crate) cases: Vec<usize>,
+    /// Lanes at which the terms of sums were compared, by the number of terms.
+    pub(crate) summed: HashMap<usize, Vec<Term>>,
     /// What was proved since an attempt began that may fail: the number of frames, and the goal.
     pub(crate) journal: Vec<(usize, Goal)>,
     /// Attempts that are under way.
@@ -86,6 +89,18 @@ pub struct Access<'k> {
     pub unchecked: Vec<Term>,
 }
 
+/// A store and the coordinates of the cell to which it goes. It has none if its own conditions contradict each other.
+pub(crate) struct Placed<'a, 'k> {
+    pub access: &'a Access<'k>,
+    pub cell: Vec<Term>,
+}
+
+impl Placed<'_, '_> {
+    pub fn happens(&self) -> bool {
+        !self.cell.is_empty()
+    }
+}
+
 impl<'k, 's> Prover<'k, 's> {
     pub fn new(left: &'k Problem, right: &'k Problem, solver: &'s mut Solver) -> Prover<'k, 's> {
         let mut t = Terms::default();
@@ -102,10 +117,11 @@ impl<'k, 's> Prover<'k, 's> {
             depth: 0,
             assumptions: BTreeSet::new(),
             frames: vec![],
-            proved: HashSet::new(),
+            proved: Goals::default(),
             queries: 0,
             gave_up: 0,
             cases: vec![],
+            summed: HashMap::new(),
             journal: vec![],
             attempts: 0,
             met: HashSet::new(),
@@ -423,5 +439,14 @@ impl<'k, 's> Prover<'k, 's> {
         out.push(rest);
         out.reverse();
         Ok(out)
+    }
+
+    /// Where stores go. Each is asked once, under its own conditions, and not once for each store with which it is compared.
+    pub(crate) fn placed<'a>(&mut self, side: Side, stores: &'a [Access<'k>]) -> Proof<Vec<Placed<'a, 'k>>> {
+        let place = |access: &'a Access<'k>| {
+            let cell = self.under(&access.guard, |p| p.coordinates(side, access.param, access.offset))?;
+            Ok(Placed { access, cell })
+        };
+        stores.iter().map(place).collect()
     }
 }

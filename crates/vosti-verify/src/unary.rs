@@ -537,22 +537,23 @@ impl<'k> Prover<'k, '_> {
 
     /// No cell is written by two programs, nor twice by one.
     fn single_writer(&mut self, side: Side, ones: &[Access<'k>], others: &[Access<'k>]) -> Proof {
-        for (i, a) in ones.iter().enumerate() {
-            for (j, b) in others.iter().enumerate() {
-                if a.param != b.param || j < i {
+        let (ones, others) = (self.placed(side, ones)?, self.placed(side, others)?);
+        for (i, one) in ones.iter().enumerate() {
+            for (j, other) in others.iter().enumerate() {
+                let (a, b) = (one.access, other.access);
+                if a.param != b.param || j < i || !one.happens() || !other.happens() {
                     continue;
                 }
                 let guard = [&a.guard[..], &b.guard[..]].concat();
                 let line = b.site.op.line;
                 self.under(&guard, |p| {
-                    let (ca, cb) = (p.coordinates(side, a.param, a.offset)?, p.coordinates(side, b.param, b.offset)?);
                     let mut meet = vec![];
                     if p.runs[side.index()].problem.shape == Shape::RecurStore {
                         let slots = p.slot(side, a.param, a.offset)?.zip(p.slot(side, b.param, b.offset)?);
                         meet.extend(slots.map(|(own, other)| p.distinct_slots(side, &own, &other)));
                     }
-                    for (x, y) in ca.into_iter().zip(cb) {
-                        meet.push(p.t.eq(x, y));
+                    for (x, y) in one.cell.iter().zip(&other.cell) {
+                        meet.push(p.t.eq(*x, *y));
                     }
                     let same = if i == j { p.same_instance(a, b) } else { p.t.bool(false) };
                     p.under(&meet, |p| {

@@ -6,7 +6,7 @@ use crate::certificate::extent;
 use crate::equal::{At, Mode};
 use crate::premises::Premises;
 use crate::problem::{Axis, Problem, ProblemError};
-use crate::prover::{Access, Prover, Side};
+use crate::prover::{Access, Placed, Prover, Side};
 use crate::recur;
 use crate::solver::{Solver, SolverError};
 use crate::term::Term;
@@ -354,13 +354,14 @@ fn relate(p: &mut Prover) -> Proof {
     // The roles for which two runs that really differ were found. If the premises contradict each other, there are none.
     let mut apart = vec![];
     p.under(&premises, |p| {
+        let left = p.placed(Side::L, &left)?;
+        let right = p.placed(Side::R, &right)?;
         for a in &left {
             for b in &right {
-                let roles = [&p.runs[0], &p.runs[1]].map(|r| r.problem.buffers.clone());
-                if roles[0][a.param].role != roles[1][b.param].role {
-                    continue;
+                let role = |side: usize, store: &Placed| p.runs[side].problem.buffers[store.access.param].role;
+                if a.happens() && b.happens() && role(0, a) == role(1, b) {
+                    relate_stores(p, a, b, &mut apart)?;
                 }
-                relate_stores(p, a, b, &mut apart)?;
             }
         }
         Ok(())
@@ -375,11 +376,17 @@ fn relate(p: &mut Prover) -> Proof {
 
 /// Proves that two stores to the chosen cells store equal values. `apart` collects the roles for which two runs that really
 /// differ were found.
-fn relate_stores<'k>(p: &mut Prover<'k, '_>, a: &Access<'k>, b: &Access<'k>, apart: &mut Vec<Role>) -> Proof {
+fn relate_stores<'k>(
+    p: &mut Prover<'k, '_>,
+    left: &Placed<'_, 'k>,
+    right: &Placed<'_, 'k>,
+    apart: &mut Vec<Role>,
+) -> Proof {
+    let (a, b) = (left.access, right.access);
     let role = p.runs[0].problem.buffers[a.param].role;
     let guards = [&a.guard[..], &b.guard[..]].concat();
     p.under(&guards, |p| {
-        let chosen = chosen_cells(p, a, b)?;
+        let chosen = chosen_cells(p, left, right)?;
         p.under(&chosen, |p| {
             if !apart.contains(&role) && separated(p, a, b, role)? {
                 apart.push(role);
@@ -412,9 +419,8 @@ fn stored(access: &Access) -> Option<vosti_tile::Value> {
 }
 
 /// The conditions that both stores write the cell that the contract compares.
-fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
-    let l = p.coordinates(Side::L, a.param, a.offset)?;
-    let r = p.coordinates(Side::R, b.param, b.offset)?;
+fn chosen_cells(p: &mut Prover, left: &Placed, right: &Placed) -> Proof<Vec<Term>> {
+    let (a, b, l, r) = (left.access, right.access, &left.cell, &right.cell);
     let mut facts = vec![];
     if p.runs[0].problem.shape == Shape::RecurStore {
         return recur::chosen_slots(p, a, b);
@@ -423,7 +429,7 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
     let role = p.runs[0].problem.buffers[a.param].role;
     // The place of the axis of rows.
     let rows = if let Role::Scratch(_) = role { 1 } else { 0 };
-    for (side, c) in [(0, &l), (1, &r)] {
+    for (side, c) in [(0, l), (1, r)] {
         let row = p.chosen[side].row;
         if !kv {
             facts.push(p.t.eq(c[rows], row));
@@ -442,7 +448,7 @@ fn chosen_cells(p: &mut Prover, a: &Access, b: &Access) -> Proof<Vec<Term>> {
         facts.push(p.t.eq(c[0], number));
         facts.push(p.t.eq(c[2], within));
     }
-    for (i, (x, y)) in l.iter().zip(&r).enumerate() {
+    for (i, (x, y)) in l.iter().zip(r).enumerate() {
         if i != rows && !(kv && i == 2) {
             facts.push(p.t.eq(*x, *y));
         }
