@@ -95,6 +95,11 @@ def lower(fn, constants, pointers, scalars={}):
         else:
             signature[name] = "*" + pointers[name]
             attributes[(index,)] = [["tt.divisibility", 16]]
+    return module(fn, signature, constexprs, attributes)
+
+
+def module(fn, signature, constexprs, attributes):
+    """The TTIR of a function whose parameters have these types, values and claims."""
     source = ASTSource(fn=fn, signature=signature, constexprs=constexprs, attrs=attributes)
     backend = make_backend(TARGET)
     context = ir.context()

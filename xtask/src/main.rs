@@ -1,5 +1,6 @@
 //! Developer commands: `cargo xtask COMMAND`. Each command has a file of its own; this file only names them.
 
+mod audit;
 mod bench;
 mod book;
 mod filetests;
@@ -31,6 +32,11 @@ struct Arguments {
 enum Task {
     /// Measures this engine against llama.cpp, in turn, on this machine
     Bench(bench::Bench),
+    /// Verifies kernels of public packages and writes docs/audit.md (fetches 70 MB)
+    Audit {
+        /// Words of a package or a path: verify those alone, and write nothing
+        names: Vec<String>,
+    },
     /// Builds the book of all pages and prints where it is
     Book,
     /// Checks everything that a change must pass; CI runs this
@@ -83,6 +89,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Task::Bench(bench) => bench::run(&bench),
+        Task::Audit { names } => audit::run(&names),
         Task::Book => book::run(),
         Task::Test => test::run(),
         Task::Verify { check, prove } => verify::run(check, prove),

@@ -62,6 +62,11 @@ impl Toolchain {
         Toolchain { python }
     }
 
+    /// The Python that has Triton.
+    pub fn python(&self) -> &Path {
+        &self.python
+    }
+
     /// Compiles specialisations for a target, given their TTIR. Errors: an unknown target, a failure of the compiler.
     pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CudaError> {
         let scratch = tempfile::tempdir().map_err(|error| CudaError::Io { path: std::env::temp_dir(), error })?;

@@ -81,3 +81,35 @@ fn an_explanation_is_one_screen_however_many_kernels_have_the_name() {
     assert!(code == 0 && total.0 == total.1 && total.0 != "1", "{out}");
     assert!(out.contains("claim: ") && out.lines().count() <= 50, "{} lines: {out}", out.lines().count());
 }
+
+/// Files of others need no line of Vosti: contracts stand beside them.
+#[test]
+fn files_of_others_have_verdicts_with_exit_codes() {
+    if !have_z3() || vosti_test_tools::python("triton==3.6.0").is_none() {
+        return;
+    }
+    let python = vosti_test_tools::python("triton==3.6.0").unwrap();
+    let verify = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vosti"));
+        let result = command.arg("verify").args(arguments).env("VOSTI_PYTHON", &python).output().expect("it starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (result.status.code(), text(&result.stdout), text(&result.stderr))
+    };
+    let file = |name: &str| format!("{}/../vosti-audit/tests/kernels/{name}.py", env!("CARGO_MANIFEST_DIR"));
+    let (proved, broken) = (file("proved"), file("broken"));
+    let (code, out, _) = verify(&[&proved, "--function", "rows_in_turn"]);
+    assert!(code == Some(0) && out.contains("proved   rows_in_turn") && out.contains("reduce-row-uniform"), "{out}");
+    let (code, out, _) = verify(&[&broken, "--function", "the_row_before"]);
+    assert!(code == Some(1) && out.contains("REFUTED  the_row_before") && out.contains("have equal inputs"), "{out}");
+    let (code, out, _) = verify(&[&broken, "--function", "turns_by_another_step"]);
+    assert!(code == Some(3) && out.contains("UNKNOWN  turns_by_another_step") && out.contains(" line "), "{out}");
+    let (code, out, _) = verify(&[&proved, "--function", "several_launches", "--launch", "BM=8", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &json["reports"][0]["launch"], &json["reports"][0]["verdict"]),
+        (Some(0), &"BM=8".into(), &"proved".into())
+    );
+    let (code, out, error) = verify(&[&proved, "--function", "none"]);
+    assert!(code == Some(2) && out.is_empty() && error.contains("no contract for `none`"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}

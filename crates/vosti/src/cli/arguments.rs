@@ -405,10 +405,27 @@ pub struct ModelAndDevice {
 /// `vosti verify`
 #[derive(Args)]
 pub struct Verify {
-    /// Prove only the specialisations whose name starts with this, e.g. `attend` or `linear-bf16`; or a kernel of your own: a `.py`
-    /// file with its contract, and its `.ttir` beside it; with two of those, prove that they give the same bits
+    /// Prove only the specialisations whose name starts with this, e.g. `attend` or `linear-bf16`; or a Triton file of your own, with
+    /// a `.toml` of contracts beside it (docs/verify-your-kernel.md); with two files that have a contract and a `.ttir`, prove that
+    /// they give the same bits
     #[arg(num_args = 0..=2, value_name = "KERNEL")]
     pub kernel: Vec<String>,
+
+    /// With a file of your own: prove this function only; may be given several times
+    #[arg(long, value_name = "NAME", requires = "kernel")]
+    pub function: Vec<String>,
+
+    /// With a file of your own: constants of a launch, e.g. BLOCK=1024,num_warps=4; several launches must give the same bits
+    #[arg(long, value_name = "NAME=VALUE,...", requires = "kernel")]
+    pub launch: Vec<String>,
+
+    /// With a file of your own: its contracts [default: the `.toml` beside it]
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    pub contract: Option<PathBuf>,
+
+    /// With a file of your own: print the verdicts as JSON
+    #[arg(long, requires = "kernel")]
+    pub json: bool,
 
     /// Print the first kernel's proof in words: cells, programs, loops, and the first questions to the solver
     #[arg(long)]

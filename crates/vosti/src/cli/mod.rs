@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, and the code that they share.
 
 mod arguments;
+mod audit;
 mod bar;
 mod bench;
 mod chat;
@@ -39,6 +40,8 @@ pub enum Outcome {
     Done,
     /// A check found a difference or a failure: exit code 1.
     Failed,
+    /// A kernel is neither proved nor refuted: exit code 3.
+    Unknown,
     /// Ctrl-C: exit code 130.
     Interrupted,
 }
@@ -54,6 +57,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, program: Option<PathBuf>)
     match run(arguments.command, program) {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Failed) => 1,
+        Ok(Outcome::Unknown) => 3,
         Ok(Outcome::Interrupted) => 130,
         Err(error) if is_interrupt(&error) => {
             // The message of an interrupted fetch says how to continue.

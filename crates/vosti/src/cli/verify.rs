@@ -23,7 +23,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     if arguments.kernel.iter().any(|kernel| kernel.ends_with(".py")) {
-        return own(arguments);
+        return if super::audit::wanted(arguments) { super::audit::run(arguments) } else { own(arguments) };
     }
     anyhow::ensure!(arguments.kernel.len() < 2, "a pair is two files: vosti verify A.py B.py");
     let options = VerifyOptions {
@@ -72,7 +72,7 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
 }
 
 /// What a verdict of a Python file is about.
-const FRONT_END: &str = "The proof is about the TTIR. Triton's front end may leave out what the Python says: it merges a loop's states \
+pub const FRONT_END: &str = "The proof is about the TTIR. Triton's front end may leave out what the Python says: it merges a loop's states \
                          that begin as one value, and writes -0.0 as 0.0.";
 
 /// A kernel in a file of its own, or two that must give the same bits.

@@ -1,0 +1,294 @@
+"""Renders the TTIR of kernels in a file that Vosti does not know, with Triton's front end: no GPU, no torch.
+
+Reads {"path", "launches": [{"function", "constants", "types", "words"}]} from standard input and writes JSON to standard output:
+the kernels of the file, a text or an error for each launch, and the statements that could not be executed.
+
+The file stays as it is. What it imports and is not installed is a `Stub`; a statement that fails (a benchmark, a look at a
+device) is left out, and the names that it would bind are stubs. A stub has no truth value, so no branch is taken because of
+one, but for questions about devices of other makers: kernels are lowered for CUDA. `triton.jit` is watched, so decorators above it do not hide a kernel. What Triton refuses is an error with its line.
+"""
+import ast
+import contextlib
+import importlib.abc
+import importlib.machinery
+import io
+import json
+import os
+import sys
+import types
+
+os.environ["TRITON_FRONT_END_DEBUGGING"] = "0"
+sys.dont_write_bytecode = True
+
+
+OTHER_MAKERS = {"npu", "xpu", "hip", "rocm", "mps", "musa", "mlu", "ascend", "hpu"}
+
+
+class Stub:
+    """Stands for something that is not there. It can be called, indexed, inherited from and passed on, and nothing else."""
+
+    def __init__(self, name):
+        self.__dict__["_name"] = name
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Stub(f"{self._name}.{name}")
+
+    def __call__(self, *args, **kwargs):
+        # As a decorator it gives the function back.
+        if len(args) == 1 and not kwargs and (callable(args[0]) and not isinstance(args[0], Stub)):
+            return args[0]
+        return Stub(f"{self._name}()")
+
+    def __mro_entries__(self, bases):
+        return ()
+
+    def __getitem__(self, key):
+        return Stub(f"{self._name}[]")
+
+    def __bool__(self):
+        if OTHER_MAKERS.intersection(self._name.replace("()", "").replace(".", "_").split("_")):
+            return False
+        raise RuntimeError(f"`{self._name}` is not installed here, so its truth is not known")
+
+    def __iter__(self):
+        raise RuntimeError(f"`{self._name}` is not installed here, so its items are not known")
+
+    def __or__(self, other):
+        return self
+
+    __ror__ = __or__
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        return False
+
+
+class StubModule(types.ModuleType):
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Stub(f"{self.__name__}.{name}")
+
+
+class StubLoader(importlib.abc.Loader):
+    def create_module(self, spec):
+        return StubModule(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+class Same(importlib.abc.Loader):
+    """A module under another name."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        module.__dict__.update({name: value for name, value in vars(self.module).items() if not name.startswith("__")})
+
+
+SKIPPED = []
+# What a launch gives to the compiler and not to the kernel: no TTIR depends on it.
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def bound(node):
+    """The names that a statement would bind."""
+    for part in ast.walk(node):
+        if isinstance(part, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            yield part.name
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part.id
+        elif isinstance(part, (ast.Import, ast.ImportFrom)):
+            for alias in part.names:
+                if alias.name != "*":
+                    yield alias.asname or alias.name.split(".")[0]
+
+
+def execute(source, path, names, report):
+    """Executes a module statement by statement."""
+    flags = 0
+    for node in ast.parse(source, path).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            import __future__
+            for alias in node.names:
+                flags |= getattr(__future__, alias.name).compiler_flag
+            continue
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(ast.Module([node], []), path, "exec", flags=flags, dont_inherit=True), names)
+        except (Exception, SystemExit) as error:
+            if report:
+                SKIPPED.append({"line": node.lineno, "why": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
+            for name in bound(node):
+                names.setdefault(name, Stub(name))
+
+
+class Beside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules of the package that the file belongs to, executed as the file is."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def find_spec(self, name, path=None, target=None):
+        base = os.path.join(self.root, *name.split("."))
+        for file, package in ((os.path.join(base, "__init__.py"), True), (base + ".py", False)):
+            if os.path.isfile(file):
+                spec = importlib.machinery.ModuleSpec(name, self, origin=file, is_package=package)
+                spec.has_location = True
+                if package:
+                    spec.submodule_search_locations = [base]
+                return spec
+        return None
+
+    def exec_module(self, module):
+        path = module.__spec__.origin
+        module.__file__ = path
+        with open(path) as file:
+            execute(file.read(), path, module.__dict__, False)
+
+
+class Missing(importlib.abc.MetaPathFinder):
+    """The last finder: a module that nobody has is a stub. Triton's own optional modules stay missing."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("triton", "__main__") or not ACTIVE:
+            return None
+        if name.split(".")[0] == "packaging":
+            # Files compare versions with it, and pip brings it.
+            with contextlib.suppress(ImportError):
+                module = importlib.import_module("pip._vendor." + name)
+                return importlib.machinery.ModuleSpec(name, Same(module), is_package=hasattr(module, "__path__"))
+        return importlib.machinery.ModuleSpec(name, StubLoader(), is_package=True)
+
+
+ACTIVE = False
+
+
+def place(path):
+    """The folder that imports of the file's package start from, and the module's name."""
+    folder, name = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, name = os.path.dirname(folder), f"{os.path.basename(folder)}.{name}"
+    return folder, name
+
+
+def kernels(path):
+    """Every function of the file that `triton.jit` was asked to compile, by name."""
+    global ACTIVE
+    import triton
+    from triton.runtime import jit as runtime
+
+    found, original = {}, runtime.JITFunction.__init__
+
+    def noted(self, fn, *args, **kwargs):
+        original(self, fn, *args, **kwargs)
+        code = getattr(fn, "__code__", None)
+        if code and os.path.realpath(code.co_filename) == path:
+            found.setdefault(fn.__name__, []).append(self)
+
+    runtime.JITFunction.__init__ = noted
+    root, name = place(path)
+    sys.meta_path.insert(0, Beside(root))
+    sys.meta_path.append(Missing())
+    ACTIVE = True
+    with open(path) as file:
+        source = file.read()
+    module = types.ModuleType(name)
+    module.__file__ = path
+    module.__package__ = name.rpartition(".")[0]
+    if module.__package__:
+        with contextlib.suppress(Exception):
+            importlib.import_module(module.__package__)
+    sys.modules[name] = module
+    found.clear()
+    execute(source, path, module.__dict__, True)
+    ACTIVE = False
+    return found
+
+
+def line_of(fn):
+    return fn.fn.__code__.co_firstlineno
+
+
+def failure(error, fn):
+    """What Triton says of a kernel, and the line of the kernel's own file."""
+    from triton.compiler.errors import CompilationError
+
+    line, inner = line_of(fn), error
+    if isinstance(error, CompilationError) and getattr(error, "node", None) is not None:
+        # Triton counts from `def`, which stands below the decorators.
+        above = next((i for i, text in enumerate(fn.raw_src) if text.lstrip().startswith("def ")), 0)
+        line = fn.starting_line_number + above + getattr(error.node, "lineno", 1) - 1
+    while isinstance(inner.__cause__, Exception):
+        inner = inner.__cause__
+    said = getattr(inner, "error_message", None) or str(inner) or type(inner).__name__
+    return {"error": said.strip().splitlines()[0][:400], "line": line, "refused": True}
+
+
+def lower(fn, launch):
+    """The lines of the TTIR module and the Python line of each."""
+    import ttir
+
+    signature, constants = {}, {}
+    for index, name in enumerate(fn.arg_names):
+        if name in launch["constants"]:
+            signature[name], constants[(index,)] = "constexpr", launch["constants"][name]
+        elif name in launch["types"]:
+            signature[name] = launch["types"][name]
+        else:
+            default = fn.params[index].default
+            if default is not fn.params[index]._param.empty:
+                signature[name], constants[(index,)] = "constexpr", default
+                continue
+            what = "no value: add it to `[constants]` or --launch" if fn.params[index].is_constexpr else "no role"
+            return {"error": f"parameter `{name}` of `{launch['function']}` has {what}", "line": line_of(fn)}
+    for name in [*launch["constants"], *launch["types"]]:
+        if name not in fn.arg_names and name not in OPTIONS and name not in launch["words"]:
+            return {"error": f"`{launch['function']}` has no parameter `{name}`", "line": line_of(fn)}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            text = ttir.module(fn, signature, constants, {})
+    except Exception as error:
+        return failure(error, fn)
+    lines, python = ttir.split_locations(text, os.path.basename(fn.fn.__code__.co_filename))
+    return {"lines": lines, "python": python}
+
+
+def main():
+    request = json.load(sys.stdin)
+    import ttir
+
+    if ttir.triton.__version__ != ttir.VERSION:
+        return {"error": f"needs Triton {ttir.VERSION}, found {ttir.triton.__version__}"}
+    path = os.path.realpath(request["path"])
+    try:
+        found = kernels(path)
+    except SyntaxError as error:
+        return {"error": f"no Python: {error.msg}", "line": error.lineno or 1}
+    listed = [{"name": name, "line": line_of(fn)} for name, all in found.items() for fn in all]
+    texts = []
+    for launch in request["launches"]:
+        same = found.get(launch["function"], [])
+        if len(same) == 1:
+            texts.append(lower(same[0], launch))
+        elif same:
+            lines = " and ".join(str(line_of(fn)) for fn in same)
+            texts.append({"error": f"lines {lines} both define `{launch['function']}`", "line": line_of(same[0])})
+        else:
+            texts.append({"error": f"there is no kernel `{launch['function']}`", "line": 1})
+    return {"kernels": listed, "texts": texts, "skipped": SKIPPED}
+
+
+if __name__ == "__main__":
+    json.dump(main(), sys.stdout)

