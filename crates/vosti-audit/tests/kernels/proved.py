@@ -99,3 +99,21 @@ def last_rows_first(x, y, n_cols, BN: tl.constexpr):
     cols = tl.arange(0, BN)
     v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0)
     tl.store(y + row * n_cols + cols, v + 1, mask=cols < n_cols)
+
+
+@triton.jit
+def halves_of_the_last_row_first(x, y, HALF: tl.constexpr):
+    program = tl.num_programs(0) - 1 - tl.program_id(0)
+    cols = program * HALF + tl.arange(0, HALF)
+    tl.store(y + cols, tl.load(x + cols) + 1)
+
+
+@triton.jit
+def returns_after_its_work(x, y, n_rows, n_cols, BN: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    if row < n_rows:
+        v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+        tl.store(y + row * n_cols + cols, v * 3, mask=cols < n_cols)
+        return
+    tl.store(y + cols, 0.0, mask=cols < 0)
