@@ -85,6 +85,11 @@ CONFIGS = {
                         linear_conv_kernel_dim=4, num_experts=10, num_experts_per_tok=2, moe_intermediate_size=32,
                         shared_expert_intermediate_size=64,
                         rope_parameters=dict(ROPE, rope_type="default", partial_rotary_factor=0.25, mrope_section=[2, 1, 1])),
+    "qwen3-next": dict(PLAIN, model_type="qwen3_next", tie_word_embeddings=False, head_dim=32,
+                       layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+                       linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_conv_kernel_dim=4,
+                       num_experts=12, num_experts_per_tok=10, moe_intermediate_size=32, shared_expert_intermediate_size=64,
+                       norm_topk_prob=True, rope_theta=10000.0, partial_rotary_factor=0.25),
     "glm4-moe": dict(PLAIN, model_type="glm4_moe", tie_word_embeddings=False, head_dim=32, attention_bias=True,
                      n_routed_experts=10, num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=2,
                      first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, n_group=1, topk_group=1,
@@ -119,7 +124,7 @@ CONFIGS = {
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936,
-         "qwen3_5-moe": 1249, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
+         "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
          "mamba2": 11, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004,
          "gemma4-shared": 1005}
 
@@ -145,9 +150,9 @@ def randomise(model, generator):
             value = noise - 4.0
         elif name.endswith("sinks"):
             value = noise
-        elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored, and Qwen 3.5 does in most
+        elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored, and Qwen 3.5 and Next do in most
             zero = model.config.model_type in ("gemma2", "gemma3_text") or (
-                model.config.model_type.startswith("qwen3_5") and "linear_attn" not in name)
+                model.config.model_type.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
             value = 0.2 * noise + (0.0 if zero else 1.0)
             if model.config.model_type == "gemma4_text" and ("q_norm" in name or "k_norm" in name):
                 value = 0.5 * value  # its scores are not scaled
@@ -167,7 +172,7 @@ def randomise(model, generator):
 # The names of an expert's gate, up and down in published checkpoints.
 EXPERT = {"qwen3_moe": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj", "mlp.experts.{}.down_proj"),
           "mixtral": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3", "block_sparse_moe.experts.{}.w2")}
-EXPERT["olmoe"] = EXPERT["glm4_moe"] = EXPERT["qwen3_moe"]
+EXPERT["olmoe"] = EXPERT["glm4_moe"] = EXPERT["qwen3_next"] = EXPERT["qwen3_moe"]
 ROUTER = {"mixtral": ("mlp.gate.", "block_sparse_moe.gate."), "granitemoe": ("moe.router.", "moe.router.layer.")}
 ROUTER["granitemoehybrid"] = ROUTER["granitemoe"]
 

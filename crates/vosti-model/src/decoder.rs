@@ -228,6 +228,21 @@ pub struct DeltaRule {
     pub head_dim: u32,
     /// Inputs of a channel that the convolution sees, the row's own included.
     pub taps: u32,
+    /// How the files have its projections.
+    pub tensors: DeltaTensors,
+}
+
+/// The projections of a gated delta rule in the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeltaTensors {
+    /// Four tensors: queries, keys and values; gates; strengths; decays. The value heads of a key head are neighbours.
+    Apart,
+    /// The same, but the first value heads of all key heads come first, then the second ones: llama.cpp's of Qwen 3.5.
+    Turned,
+    /// The same as `Apart`, but one tensor has the strengths of a key head and then its decays: llama.cpp's of Qwen 3 Next.
+    Paired,
+    /// One tensor has the query, the key, the values and the gates of a key head, another one its strengths and decays: Qwen 3 Next's.
+    Fused,
 }
 
 /// A Mamba 2 layer. Values, keys and queries (x, B and C in the paper) go through a short convolution with a bias and a SiLU. With steps
@@ -338,7 +353,7 @@ pub enum Naming {
     GraniteHybrid,
     /// Hugging Face names of LFM2.
     Lfm2,
-    /// Hugging Face names of Qwen 3.5's mixtures, with one shared expert.
+    /// Hugging Face names of Qwen 3.5's and Qwen 3 Next's mixtures, with one shared expert.
     SharedExpert,
     /// Hugging Face names of Mamba 2.
     Mamba2,
@@ -346,7 +361,7 @@ pub enum Naming {
     Gguf,
     /// llama.cpp's names of LFM2, whose final norm is called the embedding's.
     GgufLfm2,
-    /// llama.cpp's names of GLM and Qwen 3.5, where the norm of a perceptron's input is called the one behind attention.
+    /// llama.cpp's names of GLM, gpt-oss, Qwen 3.5 and Qwen 3 Next, where the norm of a perceptron's input is called the one behind attention.
     GgufPostAttention,
 }
 

@@ -99,7 +99,7 @@ fn short_conv(hidden: u32, conv: ShortConv) -> Option<Wrong> {
 }
 
 fn delta_rule(i: usize, rule: &DeltaRule) -> Option<Wrong> {
-    let DeltaRule { key_heads, group, head_dim, taps } = *rule;
+    let DeltaRule { key_heads, group, head_dim, taps, .. } = *rule;
     let why = format!("is {head_dim} in layer {i}, and there are kernels for {RULES:?} numbers of a head");
     let size = (!RULES.contains(&head_dim)).then_some(("linear_key_head_dim", why));
     size.or_else(|| outside("linear_num_key_heads", key_heads, 1, 1024))

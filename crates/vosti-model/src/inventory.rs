@@ -49,6 +49,7 @@ const TINY: &[(&str, &str)] = texts![
     "lfm2" in "../tests/tiny/lfm2/config.json",
     "qwen3_5" in "../tests/tiny/qwen3_5/config.json",
     "qwen3_5-moe" in "../tests/tiny/qwen3_5-moe/config.json",
+    "qwen3-next" in "../tests/tiny/qwen3-next/config.json",
     "glm4-moe" in "../tests/tiny/glm4-moe/config.json",
     "ernie4_5" in "../tests/tiny/ernie4_5/config.json",
     "mamba2" in "../tests/tiny/mamba2/config.json",
@@ -83,7 +84,9 @@ pub(crate) const MAMBAS: [(u32, u32); 3] = [(32, 16), (128, 32), (128, 64)];
 const STATE: (u32, u32) = (32, 16);
 
 /// Experts that a row may choose.
-pub(crate) const CHOICES: [u32; 5] = [1, 2, 4, 6, 8];
+pub(crate) const CHOICES: [u32; 6] = [1, 2, 4, 6, 8, 10];
+/// The most experts that a row may choose on a GPU. Published models with ten have layers with a state, which run on processors only.
+const CHOICES_MAX_GPU: i64 = 8;
 /// Rooms for a layer's experts: the most experts of each.
 const EXPERTS: [u32; 3] = [128, 256, 512];
 /// The most experts of a layer.
@@ -138,6 +141,10 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
         for (name, text) in TINY.iter().chain(FETCHED) {
             texts.extend(needed(&read(name, text)?.0, target, Dtype::F32)?);
         }
+    } else {
+        texts.retain(
+            |text| !matches!(text.constants.get("TOPK"), Some(Const::Int(chosen)) if *chosen > CHOICES_MAX_GPU),
+        );
     }
     Ok(texts)
 }

@@ -149,8 +149,8 @@ pub enum Order {
     Turned(Turned),
 }
 
-/// Groups of members of some rows or columns each. A tensor has the members of a group together; a part has the first members of
-/// all groups first.
+/// Groups of members of some rows or columns each. A tensor has the members of a group together, and perhaps other things behind them;
+/// a part has the first members of all groups first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turned {
     /// How many groups there are.
@@ -159,6 +159,8 @@ pub struct Turned {
     pub members: usize,
     /// Rows or columns of a member.
     pub size: usize,
+    /// Rows or columns from one group's first to the next one's, in the tensor.
+    pub stride: usize,
 }
 
 /// The order of a head's rows. Kernels rotate row d with row d + D / 2, so in each half of the head the rows that rotate come
@@ -192,8 +194,8 @@ impl MatrixPart {
             }
     }
 
-    /// A range of the tensor that has the rows `rows` of the part: no more than whole heads of it, or all of its rows if groups are
-    /// turned.
+    /// A range of the tensor that has the rows `rows` of the part: no more than whole heads of it. If groups are turned, the rows
+    /// themselves if they are of one member, or all rows from the first to the last.
     pub fn span(&self, rows: Range<usize>) -> Range<usize> {
         let within = match self.order {
             Order::Stored => rows,
@@ -201,17 +203,29 @@ impl MatrixPart {
                 let (first, end) = (rows.start / size, rows.end.div_ceil(size));
                 first * stride..end * stride - (stride - size)
             }
-            Order::Turned(_) => 0..self.rows,
+            Order::Turned(turned) => turned.span(rows),
         };
         self.first + within.start..self.first + within.end
     }
 }
 
 impl Turned {
+    /// Groups with nothing behind their members.
+    pub fn dense(groups: usize, members: usize, size: usize) -> Self {
+        Self { groups, members, size, stride: members * size }
+    }
+
+    fn span(self, rows: Range<usize>) -> Range<usize> {
+        match rows.is_empty() || rows.start / self.size != (rows.end - 1) / self.size {
+            true => 0..(self.groups - 1) * self.stride + self.members * self.size,
+            false => self.stored(rows.start)..self.stored(rows.end - 1) + 1,
+        }
+    }
+
     /// The tensor's row or column for one of the part.
     pub fn stored(self, at: usize) -> usize {
         let (member, within) = (at / self.size, at % self.size);
-        (member % self.groups * self.members + member / self.groups) * self.size + within
+        member % self.groups * self.stride + member / self.groups * self.size + within
     }
 }
 
@@ -259,7 +273,10 @@ mod tests {
         let heads = HeadRows { size: 4, stride: 8, rotary: 4, interleaved: false };
         assert_eq!(of_order(Order::Heads(heads)), [0, 1, 2, 3, 8, 9, 10, 11]);
         // Two groups of two members of two rows.
-        assert_eq!(of_order(Order::Turned(Turned { groups: 2, members: 2, size: 2 })), [0, 1, 4, 5, 2, 3, 6, 7]);
-        assert_eq!(of_order(Order::Turned(Turned { groups: 4, members: 2, size: 1 })), [0, 2, 4, 6, 1, 3, 5, 7]);
+        assert_eq!(of_order(Order::Turned(Turned::dense(2, 2, 2))), [0, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!(of_order(Order::Turned(Turned::dense(4, 2, 1))), [0, 2, 4, 6, 1, 3, 5, 7]);
+        // Behind each group of two members the tensor has three rows of other things.
+        let apart = Turned { stride: 7, ..Turned::dense(2, 2, 2) };
+        assert_eq!(of_order(Order::Turned(apart)), [0, 1, 7, 8, 2, 3, 9, 10]);
     }
 }

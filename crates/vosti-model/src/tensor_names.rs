@@ -41,10 +41,14 @@ pub(crate) enum Slot {
     DeltaQkv,
     /// The gate of its results.
     DeltaGate,
+    /// Queries, keys, values and gates of a gated delta rule, key head by key head.
+    DeltaQkvz,
     /// Its strengths, before the sigmoid.
     DeltaStrength,
     /// Its decays, before the softplus.
     DeltaDecay,
+    /// Both, key head by key head.
+    DeltaPairs,
     /// Added to the decays.
     DeltaBias,
     /// The factors of decays: logarithms of their sizes in Hugging Face files, the factors in GGUF files.
@@ -230,6 +234,8 @@ fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {
         Slot::ConvOut => "conv.out_proj.weight",
         Slot::DeltaQkv => "linear_attn.in_proj_qkv.weight",
         Slot::DeltaGate => "linear_attn.in_proj_z.weight",
+        Slot::DeltaQkvz => "linear_attn.in_proj_qkvz.weight",
+        Slot::DeltaPairs => "linear_attn.in_proj_ba.weight",
         Slot::DeltaStrength => "linear_attn.in_proj_b.weight",
         Slot::DeltaDecay => "linear_attn.in_proj_a.weight",
         Slot::DeltaBias => "linear_attn.dt_bias",
@@ -284,6 +290,8 @@ fn gguf(slot: Slot, layer: usize) -> String {
         Slot::ConvOut => "shortconv.out_proj",
         Slot::DeltaQkv => "attn_qkv",
         Slot::DeltaGate => "attn_gate",
+        Slot::DeltaQkvz => "ssm_in",
+        Slot::DeltaPairs => "ssm_ba",
         Slot::DeltaStrength => "ssm_beta",
         Slot::DeltaDecay => "ssm_alpha",
         Slot::DeltaBias => "ssm_dt",

@@ -561,3 +561,8 @@ fn a_glm_with_a_sigmoid_router_and_a_shared_expert_computes_transformers_logits(
 fn a_qwen3_5_with_experts_beside_a_gated_perceptron_computes_transformers_logits() {
     check("qwen3_5-moe");
 }
+
+#[test]
+fn a_qwen3_next_with_ten_experts_of_a_row_computes_transformers_logits() {
+    check("qwen3-next");
+}

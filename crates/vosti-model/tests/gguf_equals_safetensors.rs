@@ -46,7 +46,13 @@ fn check(name: &str) {
         config["query_pre_attn_scalar"] = config["head_dim"].clone();
         config.as_object_mut().unwrap().remove("layer_types");
     }
-    let (stored, theirs, ours) = both(name, &config);
+    compare(name, &config);
+}
+
+/// Compares the weights of a tiny model of this configuration.
+fn compare(name: &str, config: &Value) {
+    let (stored, theirs, ours) = both(name, config);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
     let folder = TensorFiles::open_folder(&folder).unwrap();
     let (x, y) = (Weights::new(&stored, &theirs), Weights::new(&folder, &ours));
     for name in ours.weights.keys() {
@@ -156,9 +162,27 @@ fn an_ernie4_5_reads_the_same_from_both() {
 
 #[test]
 fn mixtures_of_experts_read_the_same_from_both() {
-    ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "glm4-moe", "qwen3_5-moe", "granite4-moe", "gpt-oss"]
-        .into_iter()
-        .for_each(check);
+    [
+        "qwen3-moe",
+        "olmoe",
+        "mixtral",
+        "granite-moe",
+        "glm4-moe",
+        "qwen3_5-moe",
+        "qwen3-next",
+        "granite4-moe",
+        "gpt-oss",
+    ]
+    .into_iter()
+    .for_each(check);
+}
+
+#[test]
+fn a_qwen3_next_of_an_older_converter_reads_the_same() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/qwen3-next/config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    config["older_converter"] = true.into();
+    compare("qwen3-next", &config);
 }
 
 /// llama.cpp's architecture of Granite 3's mixtures is that of Granite 4's without Mamba layers, too.

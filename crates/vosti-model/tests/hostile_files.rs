@@ -198,22 +198,42 @@ fn a_folder_whose_files_do_not_belong_together_is_refused() {
     assert!(matches!(error, ModelError::TensorShape { .. }), "{error}");
 }
 
-#[test]
-fn a_router_or_experts_of_another_number_are_refused_with_their_tensor() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny");
-    let files = TensorFiles::open_folder(&root.join("granite-moe")).unwrap();
-    let mut config: serde_json::Value = serde_json::from_str(include_str!("tiny/granite-moe/config.json")).unwrap();
-    config["num_local_experts"] = 16.into();
+/// Checks what is said of weights of a tiny model whose configuration has another number.
+fn misfit(name: &str, (key, value): (&str, u32), messages: &[(&str, &str)]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
+    let files = TensorFiles::open_folder(&folder).unwrap();
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    config[key] = value.into();
     let decoder = families::from_config("config.json", &config).unwrap();
     let plan = plan(&decoder, &Target::named("cpu"), None).unwrap();
-    for (weight, says) in [
-        ("layers.0.router", "router.layer.weight` has shape [12, 64], the configuration says [16, 64]"),
-        ("layers.1.experts.gate_up", "input_linear.weight` has shape [768, 64], the configuration says [1024, 64]"),
-        ("layers.2.experts.down", "output_linear.weight` has shape [768, 32], the configuration says [1024, 32]"),
-    ] {
+    for (weight, says) in messages {
         let error = Weights::new(&files, &plan).load(weight).unwrap_err().to_string();
         assert!(error.contains(says) && !error.contains('\n'), "{error}");
     }
+}
+
+#[test]
+fn a_router_or_experts_of_another_number_are_refused_with_their_tensor() {
+    let messages = [
+        ("layers.0.router", "router.layer.weight` has shape [12, 64], the configuration says [16, 64]"),
+        ("layers.1.experts.gate_up", "input_linear.weight` has shape [768, 64], the configuration says [1024, 64]"),
+        ("layers.2.experts.down", "output_linear.weight` has shape [768, 32], the configuration says [1024, 32]"),
+    ];
+    misfit("granite-moe", ("num_local_experts", 16), &messages);
+}
+
+#[test]
+fn a_delta_rule_with_other_heads_is_refused_with_its_tensor() {
+    let messages = [
+        ("layers.0.delta_qkv", "in_proj_qkvz.weight` has shape [384, 64], the configuration says [640, 64]"),
+        ("layers.0.delta_z", "in_proj_qkvz.weight` has shape [384, 64], the configuration says [640, 64]"),
+        ("layers.2.delta_ba", "in_proj_ba.weight` has shape [8, 64], the configuration says [16, 64]"),
+    ];
+    misfit("qwen3-next", ("linear_num_value_heads", 8), &messages);
+    let gate =
+        [("layers.1.shared.share", "shared_expert_gate.weight` has shape [1, 64], the configuration says [1, 96]")];
+    misfit("qwen3-next", ("hidden_size", 96), &gate);
 }
 
 /// Seeded random numbers.

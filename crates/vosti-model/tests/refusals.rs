@@ -220,7 +220,12 @@ fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
         ("qwen3-moe", "num_experts", json!(0), "`num_experts or num_local_experts` is 0, not between 1 and 512"),
         ("mixtral", "num_local_experts", json!(513), "is 513, not between 1 and 512"),
         ("mixtral", "num_local_experts", json!(1), "`num_experts_per_tok` is 2, more than the 1 experts of a layer"),
-        ("olmoe", "num_experts_per_tok", json!(0), "is 0, and there are kernels for [1, 2, 4, 6, 8] experts of a row"),
+        (
+            "olmoe",
+            "num_experts_per_tok",
+            json!(0),
+            "is 0, and there are kernels for [1, 2, 4, 6, 8, 10] experts of a row",
+        ),
         ("olmoe", "num_experts_per_tok", json!(3), "is 3, and there are kernels for"),
         ("olmoe", "num_experts_per_tok", Value::Null, "is missing"),
         ("olmoe", "clip_qkv", json!(8.0), "clip_qkv"),
@@ -234,9 +239,12 @@ fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
         ("gpt-oss", "num_local_experts", json!(0), "is 0, not between 1 and 512"),
         ("gpt-oss", "layer_types", json!(["full_attention"]), "layer_types"),
         ("qwen3_5-moe", "shared_expert_intermediate_size", json!(0), "not between 1 and 262144"),
+        ("qwen3-next", "num_experts", json!(9), "is 10, more than the 9 experts of a layer"),
+        ("qwen3-next", "decoder_sparse_step", json!(0), "`decoder_sparse_step` is 0"),
+        ("qwen3-next", "linear_num_value_heads", json!(5), "is 5, not a multiple of 2 key heads"),
         ("qwen3_5-moe", "moe_intermediate_size", Value::Null, "is missing"),
         ("granite4-moe", "shared_intermediate_size", json!(0), "not between 1 and 262144"),
-        ("granite4-moe", "num_experts_per_tok", json!(10), "is 10, and there are kernels for"),
+        ("granite4-moe", "num_experts_per_tok", json!(9), "is 9, and there are kernels for"),
     ] {
         let error = refusal(name, key, value);
         assert!(error.contains(part) && !error.contains('\n'), "{name}: {error}");

@@ -18,7 +18,12 @@ pub(super) const FAMILY: Family = Family {
     name: "Granite 4",
     model_types: &["granitemoehybrid"],
     architecture: "granitehybrid",
-    examples: &["ibm-granite/granite-4.0-1b", "ibm-granite/granite-4.0-h-micro", "ibm-granite/granite-4.0-h-tiny"],
+    examples: &[
+        "ibm-granite/granite-4.0-1b",
+        "ibm-granite/granite-4.0-h-micro",
+        "ibm-granite/granite-4.0-h-tiny",
+        "ibm-granite/granite-4.0-h-small",
+    ],
     head_max: super::HEAD_MAX,
     from_config,
     from_gguf,

@@ -22,6 +22,7 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3_5;
+mod qwen3_next;
 mod rotary;
 mod smollm3;
 
@@ -54,13 +55,14 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 22] = [
+pub static FAMILIES: [Family; 23] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
     qwen3::MIXTURE,
     qwen3_5::FAMILY,
     qwen3_5::MIXTURE,
+    qwen3_next::FAMILY,
     mistral::FAMILY,
     phi3::FAMILY,
     gemma2::FAMILY,

@@ -6,7 +6,7 @@
 use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias, refuse_flag};
 use crate::config::Fields;
-use crate::decoder::{Decoder, ExpertTensors, QkNorm};
+use crate::decoder::{Decoder, ExpertTensors, Experts, QkNorm};
 use crate::error::Result;
 use crate::gguf::Metadata;
 
@@ -46,12 +46,17 @@ fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
     let decoder = normed(llama::read_config(fields, MIXTURE.name, 10_000.0)?);
     let keys = Keys { count: "num_experts", width: "moe_intermediate_size" };
     let mixture = experts::read_config(fields, keys, fields.bool_or("norm_topk_prob", false)?, ExpertTensors::Each)?;
+    put(fields, decoder, &mixture)
+}
+
+/// Replaces the perceptrons of the layers that the configuration says.
+pub(super) fn put(fields: &Fields, decoder: Decoder, mixture: &Experts) -> Result<Decoder> {
     let (step, dense) =
         (fields.u32_or("decoder_sparse_step", 1)?, fields.u32s_opt("mlp_only_layers")?.unwrap_or_default());
     if step == 0 {
         return Err(fields.bad("decoder_sparse_step", "is 0"));
     }
-    Ok(experts::put(decoder, &mixture, |i| (i + 1).is_multiple_of(step as usize) && !dense.contains(&(i as u32))))
+    Ok(experts::put(decoder, mixture, |i| (i + 1).is_multiple_of(step as usize) && !dense.contains(&(i as u32))))
 }
 
 fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {

@@ -10,7 +10,7 @@
 use super::experts::{self, Keys};
 use super::{Family, even, llama, refuse_bias};
 use crate::config::{Fields, layers_of_kind};
-use crate::decoder::{Decoder, DeltaRule, ExpertTensors, Experts, Mixer, Naming, QkNorm, Shared};
+use crate::decoder::{Decoder, DeltaRule, DeltaTensors, ExpertTensors, Experts, Mixer, Naming, QkNorm, Shared};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -20,8 +20,8 @@ pub(super) const FAMILY: Family = Family {
     architecture: "qwen35",
     examples: &["Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "Qwen/Qwen3.5-27B"],
     head_max: super::HEAD_MAX,
-    from_config,
-    from_gguf: |metadata| from_gguf(metadata, FAMILY.architecture),
+    from_config: |fields| read_config(fields, FAMILY.name, DeltaTensors::Apart),
+    from_gguf: |metadata| read_gguf(metadata, &FAMILY, DeltaTensors::Turned),
 };
 
 pub(super) const MIXTURE: Family = Family {
@@ -31,16 +31,17 @@ pub(super) const MIXTURE: Family = Family {
     examples: &["Qwen/Qwen3.5-35B-A3B", "Qwen/Qwen3.6-35B-A3B"],
     head_max: super::HEAD_MAX,
     from_config: mixture_from_config,
-    from_gguf: mixture_from_gguf,
+    from_gguf: |metadata| read_mixture(metadata, &MIXTURE, DeltaTensors::Turned),
 };
 
 /// A layer of this many has attention, where no list says which.
 const INTERVAL: u32 = 4;
 
-fn from_config(fields: &Fields) -> Result<Decoder> {
-    refuse_bias(fields, FAMILY.name)?;
+/// Reads a `config.json` of a model without experts; `tensors` is how the files have the projections.
+pub(super) fn read_config(fields: &Fields, family: &'static str, tensors: DeltaTensors) -> Result<Decoder> {
+    refuse_bias(fields, family)?;
     if !fields.bool_or("attn_output_gate", true)? {
-        return Err(ModelError::Feature { family: FAMILY.name, feature: "attn_output_gate = false".into() });
+        return Err(ModelError::Feature { family, feature: "attn_output_gate = false".into() });
     }
     let head_dim = fields.u32("head_dim")?;
     let share = fields.f64_or("partial_rotary_factor", 0.25)?;
@@ -61,8 +62,9 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         group: even(heads, key_heads).ok_or_else(|| fields.bad("linear_num_value_heads", uneven(heads, key_heads)))?,
         head_dim: size,
         taps: fields.u32_or("linear_conv_kernel_dim", 4)?,
+        tensors,
     };
-    let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
+    let mut decoder = llama::read_config(fields, family, 10_000.0)?;
     decoder.norm_offset = 1.0;
     let count = decoder.layers.len();
     let kinds = match layers_of_kind(fields, count, "linear_attention")? {
@@ -77,26 +79,28 @@ fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
     let keys = Keys { count: "num_experts", width: "moe_intermediate_size" };
     let mixture = experts::read_config(fields, keys, true, ExpertTensors::Fused)?;
     let width = fields.u32_or("shared_expert_intermediate_size", 512)?;
-    let mut decoder = from_config(fields)?;
+    let mut decoder = read_config(fields, MIXTURE.name, DeltaTensors::Apart)?;
     decoder.naming = Naming::SharedExpert;
     Ok(experts::put(decoder, &with_shared(mixture, width), |_| true))
 }
 
-fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    let mixture = experts::read_gguf(metadata, MIXTURE.architecture, true)?;
-    let key = format!("{}.expert_shared_feed_forward_length", MIXTURE.architecture);
+/// Reads a GGUF file of a model with experts.
+pub(super) fn read_mixture(metadata: &Metadata, family: &Family, tensors: DeltaTensors) -> Result<Decoder> {
+    let mixture = experts::read_gguf(metadata, family.architecture, true)?;
+    let key = format!("{}.expert_shared_feed_forward_length", family.architecture);
     let width = metadata.u32_or(&key, mixture.width)?;
-    let decoder = from_gguf(metadata, MIXTURE.architecture)?;
+    let decoder = read_gguf(metadata, family, tensors)?;
     Ok(experts::put_stored(decoder, metadata, &with_shared(mixture, width)))
 }
 
-fn with_shared(mixture: Experts, width: u32) -> Experts {
+/// The mixture beside a gated perceptron of this width.
+pub(super) fn with_shared(mixture: Experts, width: u32) -> Experts {
     Experts { shared: Some(Shared { mlp: llama::gated(width), gated: true }), ..mixture }
 }
 
-fn from_gguf(metadata: &Metadata, architecture: &'static str) -> Result<Decoder> {
-    let key = |name: &str| format!("{architecture}.{name}");
-    let mut decoder = llama::read_gguf(metadata, FAMILY.name, architecture, 10_000_000.0)?;
+fn read_gguf(metadata: &Metadata, family: &Family, tensors: DeltaTensors) -> Result<Decoder> {
+    let key = |name: &str| format!("{}.{name}", family.architecture);
+    let mut decoder = llama::read_gguf(metadata, family.name, family.architecture, 10_000_000.0)?;
     decoder.naming = Naming::GgufPostAttention;
     let stored = decoder.layers.len();
     // The last blocks guess further tokens and are no layers.
@@ -120,6 +124,7 @@ fn from_gguf(metadata: &Metadata, architecture: &'static str) -> Result<Decoder>
             .ok_or_else(|| metadata.bad(&key("ssm.time_step_rank"), uneven(heads, key_heads)))?,
         head_dim: size,
         taps: metadata.u32(&key("ssm.conv_kernel"))?,
+        tensors,
     };
     let rotary = metadata.u32(&key("rope.dimension_count"))?;
     Ok(mixed(decoder, rotary, rule, &kinds))

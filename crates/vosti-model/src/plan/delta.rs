@@ -2,7 +2,7 @@
 //! state, and a gated norm.
 //!
 //! Where a model has several value heads for each key head, the first ones of all key heads come first, then the second ones, as
-//! llama.cpp has them in its files. A Hugging Face file has those of one key head together, so its recipes reorder rows, and the
+//! llama.cpp has them in its files of Qwen 3.5. Other files have those of one key head together, so their recipes reorder rows, and the
 //! columns of the last projection. Read next: `kernels/delta_inputs.py`.
 
 use vosti_core::Dtype;
@@ -11,7 +11,7 @@ use vosti_kernels::Const;
 use super::conv::Convolution;
 use super::state::State;
 use super::{Builder, Factor, MIXER, Output, int};
-use crate::decoder::DeltaRule;
+use crate::decoder::{DeltaRule, DeltaTensors};
 use crate::error::Result;
 use crate::recipe::{MatrixPart, Order, Turned};
 use crate::tensor_names::Slot;
@@ -54,10 +54,9 @@ impl Builder<'_> {
         self.held.push(plain);
         let ba = self.strengths_and_decays(index, rule, plain)?;
         self.held.push(ba);
-        let z = vec![self.values_part(Slot::DeltaGate, index, rule, rule.head_dim)];
+        let (qkv, z) = self.projections(index, rule);
         let z = self.product_beside(index, ("delta_z", z), (stream, plain))?;
         self.held.push(z);
-        let qkv = self.qkv_parts(Slot::DeltaQkv, index, rule);
         let qkv = self.product_beside(index, ("delta_qkv", qkv), (stream, plain))?;
         let Inputs { q, k, v, g, beta } = self.delta_inputs(index, rule, qkv, ba)?;
         let DeltaRule { key_heads, group, head_dim, .. } = *rule;
@@ -74,7 +73,15 @@ impl Builder<'_> {
 
     /// The product that gives strengths and decays before their functions, in FP32.
     fn strengths_and_decays(&mut self, index: usize, rule: &DeltaRule, input: u32) -> Result<u32> {
-        let parts = [Slot::DeltaStrength, Slot::DeltaDecay].map(|slot| self.values_part(slot, index, rule, 1));
+        let (group, slot) = (rule.group, Slot::DeltaPairs);
+        let parts = match rule.tensors {
+            DeltaTensors::Apart | DeltaTensors::Turned => {
+                [Slot::DeltaStrength, Slot::DeltaDecay].map(|slot| self.values_part(slot, index, rule, 1))
+            }
+            DeltaTensors::Paired | DeltaTensors::Fused => {
+                [0, group].map(|first| self.of_key_heads(slot, index, rule, (first, 2 * group), (group, 1)))
+            }
+        };
         self.exact_product(&format!("layers.{index}.delta_ba"), parts.to_vec(), input)
     }
 
@@ -122,6 +129,35 @@ impl Builder<'_> {
         Ok(out)
     }
 
+    /// The rows of queries, keys and values, and those of the gates.
+    fn projections(&self, index: usize, rule: &DeltaRule) -> (Vec<MatrixPart>, Vec<MatrixPart>) {
+        let DeltaRule { group, head_dim, .. } = *rule;
+        if rule.tensors != DeltaTensors::Fused {
+            let z = vec![self.values_part(Slot::DeltaGate, index, rule, head_dim)];
+            return (self.qkv_parts(Slot::DeltaQkv, index, rule), z);
+        }
+        let all = 2 * (1 + group) * head_dim;
+        let part = |heads: u32, members| {
+            self.of_key_heads(Slot::DeltaQkvz, index, rule, (heads * head_dim, all), (members, head_dim))
+        };
+        (vec![part(0, 1), part(1, 1), part(2, group)], vec![part(2 + group, group)])
+    }
+
+    /// Of a tensor that has `all` rows for each key head: `members` times `size` of them, from the row `first` on.
+    fn of_key_heads(
+        &self,
+        slot: Slot,
+        index: usize,
+        rule: &DeltaRule,
+        (first, all): (u32, u32),
+        (members, size): (u32, u32),
+    ) -> MatrixPart {
+        let [groups, members, size, stride] = [rule.key_heads, members, size, all].map(|n| n as usize);
+        let order = Order::Turned(Turned { groups, members, size, stride });
+        let (first, rows) = (first as usize, groups * members * size);
+        MatrixPart { first, rows, order, ..self.rows(slot, index, rule.key_heads * all) }
+    }
+
     /// The rows of a tensor that has queries, keys and values.
     fn qkv_parts(&self, slot: Slot, index: usize, rule: &DeltaRule) -> Vec<MatrixPart> {
         let keys = 2 * rule.keys() as usize;
@@ -139,6 +175,6 @@ impl Builder<'_> {
     /// How the files' value heads differ from the program's, of `size` rows or columns each.
     fn turned(&self, rule: &DeltaRule, size: u32) -> Option<Turned> {
         let [groups, members, size] = [rule.key_heads, rule.group, size].map(|n| n as usize);
-        (!self.decoder.naming.is_gguf() && members > 1).then_some(Turned { groups, members, size })
+        (rule.tensors != DeltaTensors::Turned && members > 1).then_some(Turned::dense(groups, members, size))
     }
 }

@@ -110,6 +110,7 @@ fn architecture(config: &Value) -> &str {
         "mixtral" => "llama",
         "qwen3_5" => "qwen35",
         "qwen3_5_moe" => "qwen35moe",
+        "qwen3_next" => "qwen3next",
         "gpt_oss" => "gpt-oss",
         same => same,
     }
@@ -185,7 +186,7 @@ fn write_values(w: &mut Writer, config: &Value) {
         let found = fields.into_iter().find_map(|field| config[field].as_u64());
         found.filter(|count| *count > 0).into_iter().for_each(|count| w.int(&key(name), count));
     }
-    if architecture.starts_with("qwen35") {
+    if config["linear_num_key_heads"].is_u64() {
         write_qwen3_5_values(w, config, &key);
     }
     if kind == "glm4_moe" {
@@ -333,18 +334,22 @@ fn write_qwen3_5_values(w: &mut Writer, config: &Value, named: &dyn Fn(&str) -> 
     let recurs = config["layer_types"].as_array().unwrap().iter().map(|t| u8::from(t == "linear_attention"));
     let flags: Vec<u8> = recurs.collect();
     w.list(&named("attention.recurrent_layers"), 7, flags.len(), &flags);
-    let share = config["rope_parameters"]["partial_rotary_factor"].as_f64().unwrap();
+    let share =
+        [&config["rope_parameters"], config].into_iter().find_map(|p| p["partial_rotary_factor"].as_f64()).unwrap();
     w.int(&named("rope.dimension_count"), (int("head_dim") as f64 * share) as u64);
 }
 
-/// The values of a tensor of Qwen 3.5 as the converter writes them: norms as factors, decays as factors, and the first value heads of
-/// all key heads before the second ones.
+/// The values of a tensor of Qwen 3.5 or Qwen 3 Next as the converter writes them: norms as factors, decays as factors, and of Qwen 3.5 the
+/// first value heads of all key heads before the second ones.
 fn converted(name: &str, shape: &[usize], values: Vec<f32>, config: &Value) -> Vec<f32> {
     let int = |key: &str| config[key].as_u64().unwrap() as usize;
     let (groups, size) = (int("linear_num_key_heads"), int("linear_value_head_dim"));
     let members = int("linear_num_value_heads") / groups;
     // Units of `unit` numbers from `first` on.
     let turned = |values: &[f32], first: usize, unit: usize| {
+        if config["model_type"] == "qwen3_next" {
+            return values.to_vec();
+        }
         let unit_of = |at: usize| first + (at % groups * members + at / groups) * unit;
         let order = (0..groups * members).flat_map(|at| values[unit_of(at)..][..unit].to_vec());
         values[..first].iter().copied().chain(order).collect::<Vec<f32>>()
@@ -360,6 +365,22 @@ fn converted(name: &str, shape: &[usize], values: Vec<f32>, config: &Value) -> V
         Some("out_proj.weight") => values.chunks(columns).flat_map(|row| turned(row, 0, size)).collect(),
         None if shape.len() == 1 => values.into_iter().map(|v| v + 1.0).collect(),
         _ => values,
+    }
+}
+
+/// Queries, keys, values and gates of Qwen 3 Next, which the converter takes apart.
+fn write_apart(w: &mut Writer, layer: &str, (shape, values): (&[usize], &[f32]), config: &Value) {
+    let int = |key: &str| config[key].as_u64().unwrap() as usize;
+    let (groups, size, columns) = (int("linear_num_key_heads"), int("linear_key_head_dim"), shape[1]);
+    let of_values = int("linear_num_value_heads") / groups * int("linear_value_head_dim");
+    let rows = |first: usize, rows: usize| {
+        let group = |g: usize| values[(g * (2 * size + 2 * of_values) + first) * columns..][..rows * columns].to_vec();
+        (0..groups).flat_map(group).collect::<Vec<f32>>()
+    };
+    let qkv = [rows(0, size), rows(size, size), rows(2 * size, of_values)].concat();
+    let z = rows(2 * size + of_values, of_values);
+    for (name, own) in [("attn_qkv", qkv), ("attn_gate", z)] {
+        w.tensor(&format!("blk.{layer}.{name}.weight"), &[own.len() / columns, columns], &own);
     }
 }
 
@@ -428,6 +449,8 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "linear_attn.in_proj_z" => "attn_gate",
         "linear_attn.in_proj_a" => "ssm_alpha",
         "linear_attn.in_proj_b" => "ssm_beta",
+        "linear_attn.in_proj_qkvz" => "ssm_in",
+        "linear_attn.in_proj_ba" => "ssm_ba",
         "linear_attn.conv1d" => "ssm_conv1d",
         "linear_attn.norm" => "ssm_norm",
         "linear_attn.out_proj" => "ssm_out",
@@ -523,7 +546,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
     let kind = config["model_type"].as_str().unwrap();
     let sandwich = kind.starts_with("gemma")
         || ["olmo2", "olmo3", "glm4_moe", "gpt_oss"].contains(&kind)
-        || kind.starts_with("qwen3_5");
+        || config["linear_num_key_heads"].is_u64();
     let interleaved =
         ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral"].contains(&kind);
     let mut experts: BTreeMap<String, Vec<Expert>> = BTreeMap::new();
@@ -541,7 +564,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         if ["gemma2", "gemma3_text"].contains(&kind) && view.shape().len() == 1 {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
-        if kind.starts_with("qwen3_5") {
+        if config["linear_num_key_heads"].is_u64() {
             values = converted(name, view.shape(), values, config);
         }
         if name.ends_with("mamba.A_log") || name.ends_with("mixer.A_log") {
@@ -572,6 +595,11 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
                 let suffix = if mixes(config) { "_shexp" } else { "" };
                 w.tensor(&format!("blk.{layer}.ffn_{name}{suffix}.weight"), &shape, half);
             }
+            continue;
+        }
+        let fused = name.strip_suffix(".linear_attn.in_proj_qkvz.weight");
+        if let Some(layer) = fused.filter(|_| config["older_converter"].is_null()) {
+            write_apart(&mut w, layer.strip_prefix("model.layers.").unwrap(), (view.shape(), &values), config);
             continue;
         }
         // The converter writes a matrix of one row as a vector.

@@ -11,7 +11,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 30] = [
+pub const TINY: [&str; 31] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -39,6 +39,7 @@ pub const TINY: [&str; 30] = [
     "lfm2",          // convolutions in two of three layers
     "qwen3_5",       // gated delta rules in two of three layers, gated attention
     "qwen3_5-moe",   // the same with experts beside a perceptron that has a gate
+    "qwen3-next",    // the same with ten experts of a row, and projections in two tensors
     "glm4-moe",      // a sigmoid with a bias, a perceptron beside the experts, half a head turns
     "mamba2",        // Mamba 2 in every layer, no perceptron
     "ernie4_5",      // pairs that rotate are neighbours in the files
