@@ -269,6 +269,13 @@ def combine(l, bias=0):
     return {"out": (l.inputs("residual", h) + value, (topk + 4) * F32 * size)}
 
 
+def combine_scaled(l):
+    h, topk = l.int("H"), l.int("TOPK")
+    y, share = l.inputs("y", topk * h).reshape(-1, topk, h), l.inputs("shares", topk) * l["factor"][chosen(l)]
+    value = (y * share[:, :, None]).sum(1)
+    return {"out": (value, (topk + 4) * F32 * np.abs(y * share[:, :, None]).sum(1))}
+
+
 def add_bias(l):
     n = l.int("N")
     value = l.inputs("x", n) + l["bias"][:n]
@@ -540,7 +547,7 @@ def topk_combine(l):
 
 KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
-           expert_int_glu, expert_int_down, combine, combine_bias, add_bias, embed, gather, round_stream, norm_qk, rmsnorm,
+           expert_int_glu, expert_int_down, combine, combine_bias, combine_scaled, add_bias, embed, gather, round_stream, norm_qk, rmsnorm,
            rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
            gate_heads, gate_rows, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups]
 

@@ -31,6 +31,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "attend_combine",
     "combine",
     "combine_bias",
+    "combine_scaled",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",

@@ -18,8 +18,19 @@ use vosti_ptx::{Cases, Compiled};
 
 const TARGET: &str = "cuda-sm80";
 /// The bundle of the first is executed whole; of the others the kernels that no model before has.
-const MODELS: [&str; 10] =
-    ["llama", "gemma2", "olmo2", "gemma4", "qwen2", "mixtral", "gpt-oss", "lfm2", "qwen3_5-moe", "granite4-h"];
+const MODELS: [&str; 11] = [
+    "llama",
+    "gemma2",
+    "olmo2",
+    "gemma4",
+    "gemma4-moe",
+    "qwen2",
+    "mixtral",
+    "gpt-oss",
+    "lfm2",
+    "qwen3_5-moe",
+    "granite4-h",
+];
 
 /// Products whose loops go once around their buffers, with ragged edges, and attention over several pages ahead.
 const LONG: [&str; 6] = [

@@ -116,6 +116,8 @@ CONFIGS = {
                    tie_word_embeddings=True),
     "gemma4": dict(GEMMA4, num_hidden_layers=5, layer_types=GEMMA_LAYERS, attention_k_eq_v=True,
                    num_global_key_value_heads=1),
+    "gemma4-moe": dict(GEMMA4, num_hidden_layers=2, layer_types=WINDOWED[1:], attention_k_eq_v=True, num_global_key_value_heads=1,
+                       enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=32),
     "gemma4-shared": dict(GEMMA4, num_hidden_layers=4, num_kv_shared_layers=2, use_double_wide_mlp=True,
                           layer_types=["sliding_attention", "full_attention"] * 2, attention_k_eq_v=False),
 }
@@ -125,7 +127,7 @@ CONFIGS = {
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936,
          "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
-         "mamba2": 11, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004,
+         "mamba2": 11, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
          "gemma4-shared": 1005}
 
 
@@ -150,6 +152,8 @@ def randomise(model, generator):
             value = noise - 4.0
         elif name.endswith("sinks"):
             value = noise
+        elif name.endswith("router.scale"):  # Gemma 4 divides by the root of the width
+            value = (1.0 + 0.2 * noise) * tensor.shape[0] ** 0.5
         elif tensor.dim() == 1:  # norms: Gemma 2 and 3 add 1 to what is stored, and Qwen 3.5 and Next do in most
             zero = model.config.model_type in ("gemma2", "gemma3_text") or (
                 model.config.model_type.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)

@@ -165,6 +165,8 @@ pub enum Mlp {
     Gated(Gated),
     /// A few of many gated units, chosen by each row.
     Experts(Experts),
+    /// Both, each with norms of its own, and a norm of their sum (Gemma 4).
+    Both(Gated, Experts),
     /// No such part.
     None,
 }
@@ -292,7 +294,7 @@ pub struct Experts {
     pub scale: f64,
     /// A perceptron that every row has besides.
     pub shared: Option<Shared>,
-    /// Where Hugging Face checkpoints have the matrices.
+    /// Where the files have the matrices.
     pub tensors: ExpertTensors,
 }
 
@@ -321,7 +323,7 @@ pub enum Score {
     Sigmoid,
 }
 
-/// The tensors of a mixture in Hugging Face checkpoints.
+/// The tensors of a mixture in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpertTensors {
     /// Three matrices for each expert.
@@ -332,15 +334,24 @@ pub enum ExpertTensors {
     Stacked,
     /// The same with Qwen 3.5's names.
     Fused,
+    /// The same with Gemma 4's names.
+    Gemma,
+    /// llama.cpp's: one tensor of all gates, one of all ups and one of all downs.
+    Apart,
     /// gpt-oss's: one tensor of all gates and ups, which alternate, and one of all downs. Plain numbers have each matrix's columns as
     /// rows, MXFP4 has its rows.
     Alternating,
 }
 
 impl ExpertTensors {
-    /// Whether one tensor has the matrices of all experts.
+    /// Whether one tensor has the gates and ups of all experts.
     pub fn whole(self) -> bool {
-        matches!(self, ExpertTensors::Stacked | ExpertTensors::Fused | ExpertTensors::Alternating)
+        !matches!(self, ExpertTensors::Each | ExpertTensors::Mixtral | ExpertTensors::Apart)
+    }
+
+    /// Whether one tensor has the downs of all experts.
+    pub fn whole_down(self) -> bool {
+        self.whole() || self == ExpertTensors::Apart
     }
 }
 
@@ -423,7 +434,7 @@ impl Decoder {
     /// The gated perceptrons of layers that have one, first to last, to change.
     pub fn gated_mut(&mut self) -> impl Iterator<Item = &mut Gated> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mlp {
-            Mlp::Gated(gated) => Some(gated),
+            Mlp::Gated(gated) | Mlp::Both(gated, _) => Some(gated),
             Mlp::Experts(_) | Mlp::None => None,
         })
     }

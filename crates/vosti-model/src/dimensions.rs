@@ -56,9 +56,11 @@ fn layer(i: usize, layer: &Layer, hidden: u32, head_max: u32) -> Option<Wrong> {
         Mixer::DeltaRule(rule) => delta_rule(i, rule),
         Mixer::Mamba(mamba) => self::mamba(i, mamba),
     };
+    let gated = |gated: &Gated| outside("intermediate_size", gated.width, 1, 1 << 18);
     let mlp = || match &layer.mlp {
-        Mlp::Gated(Gated { width, .. }) => outside("intermediate_size", *width, 1, 1 << 18),
+        Mlp::Gated(own) => gated(own),
         Mlp::Experts(experts) => self::experts(experts),
+        Mlp::Both(own, experts) => gated(own).or_else(|| self::experts(experts)),
         Mlp::None => None,
     };
     mixer.or_else(mlp).or_else(|| not_positive("residual_multiplier", layer.residual_scale))

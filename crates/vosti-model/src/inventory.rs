@@ -34,6 +34,7 @@ const TINY: &[(&str, &str)] = texts![
     "gemma3" in "../tests/tiny/gemma3/config.json",
     "gemma4" in "../tests/tiny/gemma4/config.json",
     "gemma4-shared" in "../tests/tiny/gemma4-shared/config.json",
+    "gemma4-moe" in "../tests/tiny/gemma4-moe/config.json",
     "olmo2" in "../tests/tiny/olmo2/config.json",
     "olmo3" in "../tests/tiny/olmo3/config.json",
     "granite" in "../tests/tiny/granite/config.json",
@@ -173,7 +174,7 @@ fn with_heads(decoder: &Decoder, head_dim: u32, group: u32) -> Decoder {
 fn with_experts(decoder: &Decoder, chosen: u32, count: u32) -> Decoder {
     let mut changed = decoder.clone();
     for layer in &mut changed.layers {
-        if let Mlp::Experts(experts) = &mut layer.mlp {
+        if let Mlp::Experts(experts) | Mlp::Both(_, experts) = &mut layer.mlp {
             (experts.chosen, experts.count) = (chosen, count);
         }
     }
@@ -240,10 +241,10 @@ mod tests {
 
     /// A new constant of a kernel multiplies the number of its texts, so this number is limited.
     #[test]
-    fn a_target_has_at_most_a_hundred_and_forty_texts() {
+    fn a_target_has_at_most_a_hundred_and_fifty_texts() {
         for target in vosti_kernels::targets() {
             let texts = inventory(target).unwrap().into_iter().filter(|text| text.act == Dtype::Bf16).count();
-            assert!((40..=140).contains(&texts), "{target}: {texts}");
+            assert!((40..=150).contains(&texts), "{target}: {texts}");
         }
     }
 }

@@ -31,6 +31,10 @@ pub(crate) enum Slot {
     Up,
     Down,
     PostMlpNorm,
+    /// Of a perceptron and a mixture beside each other: the norms of the mixture's input, and of the two outputs.
+    MixtureNorm,
+    PostGatedNorm,
+    PostMixtureNorm,
     LayerScalar,
     /// Gate of the input, gate of the output and input of a short convolution, stacked by rows.
     ConvIn,
@@ -149,6 +153,10 @@ pub(crate) enum ExpertSlot {
     UpBias,
     GateUpBias,
     DownBias,
+    /// The factors of the norm of the router's input.
+    RouterNorm,
+    /// A factor of each expert's share.
+    Factor,
 }
 
 /// The name of a mixture's tensor. Where an expert has tensors of its own, it is that of `expert`.
@@ -159,7 +167,9 @@ pub(crate) fn expert_name(
     layer: usize,
     expert: usize,
 ) -> String {
-    use ExpertSlot::{Bias, Down, DownBias, Gate, GateBias, GateUp, GateUpBias, Router, RouterBias, Up, UpBias};
+    use ExpertSlot::{
+        Bias, Down, DownBias, Factor, Gate, GateBias, GateUp, GateUpBias, Router, RouterBias, RouterNorm, Up, UpBias,
+    };
     if naming.is_gguf() {
         let part = match slot {
             Router => "ffn_gate_inp.weight",
@@ -167,7 +177,10 @@ pub(crate) fn expert_name(
             Bias => "exp_probs_b.bias",
             Gate => "ffn_gate_exps.weight",
             GateBias => "ffn_gate_exps.bias",
-            Up | GateUp => "ffn_up_exps.weight",
+            Up => "ffn_up_exps.weight",
+            GateUp => "ffn_gate_up_exps.weight",
+            RouterNorm => "ffn_gate_inp.scale",
+            Factor => "ffn_down_exps.scale",
             UpBias | GateUpBias => "ffn_up_exps.bias",
             Down => "ffn_down_exps.weight",
             DownBias => "ffn_down_exps.bias",
@@ -177,6 +190,8 @@ pub(crate) fn expert_name(
     let part = match (tensors, slot) {
         (_, Bias) => return format!("layers.{layer}.mlp.gate.e_score_correction_bias"),
         (_, RouterBias) => return format!("layers.{layer}.mlp.router.bias"),
+        (_, RouterNorm) => return format!("layers.{layer}.router.scale"),
+        (_, Factor) => return format!("layers.{layer}.router.per_expert_scale"),
         (_, GateBias | UpBias | GateUpBias) => return format!("layers.{layer}.mlp.experts.gate_up_proj_bias"),
         (_, DownBias) => return format!("layers.{layer}.mlp.experts.down_proj_bias"),
         (ExpertTensors::Each, Router) => "mlp.gate".into(),
@@ -190,12 +205,15 @@ pub(crate) fn expert_name(
         (ExpertTensors::Stacked, Router) => "block_sparse_moe.router.layer".into(),
         (ExpertTensors::Stacked, Gate | Up | GateUp) => "block_sparse_moe.input_linear".into(),
         (ExpertTensors::Stacked, Down) => "block_sparse_moe.output_linear".into(),
-        (ExpertTensors::Fused, Router) => "mlp.gate".into(),
+        (ExpertTensors::Gemma, Router) => "router.proj".into(),
+        (ExpertTensors::Gemma, Gate | Up | GateUp) => return format!("layers.{layer}.experts.gate_up_proj"),
+        (ExpertTensors::Gemma, Down) => return format!("layers.{layer}.experts.down_proj"),
+        (ExpertTensors::Fused | ExpertTensors::Apart, Router) => "mlp.gate".into(),
         (ExpertTensors::Alternating, Router) => "mlp.router".into(),
-        (ExpertTensors::Fused | ExpertTensors::Alternating, Gate | Up | GateUp) => {
+        (ExpertTensors::Fused | ExpertTensors::Apart | ExpertTensors::Alternating, Gate | Up | GateUp) => {
             return format!("layers.{layer}.mlp.experts.gate_up_proj");
         }
-        (ExpertTensors::Fused | ExpertTensors::Alternating, Down) => {
+        (ExpertTensors::Fused | ExpertTensors::Apart | ExpertTensors::Alternating, Down) => {
             return format!("layers.{layer}.mlp.experts.down_proj");
         }
     };
@@ -228,6 +246,9 @@ fn hugging_face(slot: Slot, layer: usize, post_norms: bool) -> String {
         Slot::Up => "mlp.up_proj.weight",
         Slot::Down => "mlp.down_proj.weight",
         Slot::PostMlpNorm => "post_feedforward_layernorm.weight",
+        Slot::MixtureNorm => "pre_feedforward_layernorm_2.weight",
+        Slot::PostGatedNorm => "post_feedforward_layernorm_1.weight",
+        Slot::PostMixtureNorm => "post_feedforward_layernorm_2.weight",
         Slot::LayerScalar => "layer_scalar",
         Slot::ConvIn => "conv.in_proj.weight",
         Slot::ConvTaps => "conv.conv.weight",
@@ -284,6 +305,9 @@ fn gguf(slot: Slot, layer: usize) -> String {
         Slot::Up => "ffn_up",
         Slot::Down => "ffn_down",
         Slot::PostMlpNorm => "post_ffw_norm",
+        Slot::MixtureNorm => "pre_ffw_norm_2",
+        Slot::PostGatedNorm => "post_ffw_norm_1",
+        Slot::PostMixtureNorm => "post_ffw_norm_2",
         Slot::LayerScalar => "layer_output_scale",
         Slot::ConvIn => "shortconv.in_proj",
         Slot::ConvTaps => "shortconv.conv",

@@ -146,6 +146,14 @@ impl<'a> Evaluator<'a> {
                     .flat_map(|(row, id)| product(row, &self.weight(launch, "w")[*id as usize * n * k..], n))
                     .collect()
             }
+            "combine_scaled" => {
+                let (h, topk) = (int(launch, "H"), int(launch, "TOPK"));
+                let (shares, ids) = (y.unwrap(), &self.buffers[ins[2] as usize]);
+                let factor = self.weight(launch, "factor");
+                let entry = |e: usize, c: usize| shares[e] * factor[ids[e] as usize] * x[e * h + c];
+                let row = |t: usize| (0..h).map(move |c| (t * topk..(t + 1) * topk).map(|e| entry(e, c)).sum());
+                (0..shares.len() / topk).flat_map(row).collect()
+            }
             "add_bias" => {
                 let bias = self.weight(launch, "bias");
                 x.iter().enumerate().map(|(i, v)| v + bias[i % bias.len()]).collect()
@@ -199,11 +207,7 @@ impl<'a> Evaluator<'a> {
 
     fn glu(&self, launch: &Launch, x: &[f32]) -> Vec<f32> {
         let n = int(launch, "N");
-        let gelu = int(launch, "ACT") == 1;
-        let act = |g: f32| match gelu {
-            true => 0.5 * g * (1.0 + (0.797_884_6 * (g + 0.044715 * g * g * g)).tanh()),
-            false => g / (1.0 + (-g).exp()),
-        };
+        let act = |g: f32| activation(int(launch, "ACT"), g);
         let both = self.linear(launch, x, 2 * n);
         both.chunks(2 * n).flat_map(|row| (0..n).map(|j| act(row[j]) * row[n + j]).collect::<Vec<_>>()).collect()
     }
@@ -243,7 +247,7 @@ impl<'a> Evaluator<'a> {
             };
             match int(launch, "ACT") {
                 2 => (0..n).map(clamped).collect::<Vec<_>>(),
-                _ => (0..n).map(|j| both[j] / (1.0 + (-both[j]).exp()) * both[n + j]).collect(),
+                act => (0..n).map(|j| activation(act, both[j]) * both[n + j]).collect(),
             }
         };
         ids.iter().enumerate().flat_map(unit).collect()
@@ -375,6 +379,14 @@ fn add(a: &[f32], b: &[f32]) -> Vec<f32> {
     a.iter().zip(b).map(|(x, y)| x + y).collect()
 }
 
+/// The function of a gate: GELU if `act` is 1, else SiLU.
+fn activation(act: usize, g: f32) -> f32 {
+    match act {
+        1 => 0.5 * g * (1.0 + (0.797_884_6 * (g + 0.044715 * g * g * g)).tanh()),
+        _ => g / (1.0 + (-g).exp()),
+    }
+}
+
 fn int(launch: &Launch, name: &str) -> usize {
     match launch.spec.constants[name] {
         Const::Int(v) => v as usize,
@@ -450,6 +462,11 @@ fn a_gemma4_with_keys_as_values_computes_transformers_logits() {
 #[test]
 fn a_gemma4_with_shared_caches_computes_transformers_logits() {
     check("gemma4-shared");
+}
+
+#[test]
+fn a_gemma4_with_experts_beside_its_perceptrons_computes_transformers_logits() {
+    check("gemma4-moe");
 }
 
 #[test]

@@ -172,6 +172,7 @@ fn mixtures_of_experts_read_the_same_from_both() {
         "qwen3-next",
         "granite4-moe",
         "gpt-oss",
+        "gemma4-moe",
     ]
     .into_iter()
     .for_each(check);

@@ -224,6 +224,18 @@ fn a_router_or_experts_of_another_number_are_refused_with_their_tensor() {
 }
 
 #[test]
+fn a_mixture_beside_perceptrons_of_another_number_is_refused_with_its_tensor() {
+    let messages = [
+        ("layers.0.experts.factor", "router.per_expert_scale` has shape [6], the configuration says [12]"),
+        ("layers.0.router", "router.proj.weight` has shape [6, 64], the configuration says [12, 64]"),
+        ("layers.1.experts.gate_up", "experts.gate_up_proj` has shape [384, 64], the configuration says [768, 64]"),
+    ];
+    misfit("gemma4-moe", ("num_experts", 12), &messages);
+    let norm = [("layers.1.router_norm", "router.scale` has shape [64], the configuration says [96]")];
+    misfit("gemma4-moe", ("hidden_size", 96), &norm);
+}
+
+#[test]
 fn a_delta_rule_with_other_heads_is_refused_with_its_tensor() {
     let messages = [
         ("layers.0.delta_qkv", "in_proj_qkvz.weight` has shape [384, 64], the configuration says [640, 64]"),

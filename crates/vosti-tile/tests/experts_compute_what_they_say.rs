@@ -113,6 +113,23 @@ fn choices_are_added_in_the_order_of_their_shares() {
     }
 }
 
+#[test]
+fn choices_have_the_factors_of_their_experts() {
+    for spec in specs("combine_scaled") {
+        let mut l = launch(&spec, BATCH, 24);
+        let (ids, factor) = (ints(&l, Role::In(2)), floats(&l, Role::Weight(0)));
+        let (h, topk) = (int(&spec, "H"), int(&spec, "TOPK"));
+        let [y, shares] = [0, 1].map(|i| floats(&l, Role::In(i)));
+        let own = |entry: usize| factor[ids[entry].clamp(0, int(&spec, "E") as i32 - 1) as usize];
+        let sum = |t: usize, c: usize| -> f64 {
+            (t * topk..(t + 1) * topk).map(|entry| shares[entry] * own(entry) * y[entry * h + c]).sum()
+        };
+        let wanted: Vec<f64> = (0..shares.len() / topk * h).map(|i| sum(i / h, i % h)).collect();
+        execute(&mut l);
+        close(&spec, &floats(&l, Role::Out(0)), &wanted);
+    }
+}
+
 /// The experts of a row in order, and their shares.
 fn routed(spec: &Spec, row: &[f32], bias: &[f32]) -> (Vec<i32>, Vec<f64>) {
     let sigmoid = int(spec, "SIGMOID") == 1;

@@ -36,7 +36,7 @@ fn gemma3_gives_the_same_bits_whatever_else_happens() {
 /// With random weights Granite's repeats a token so surely that only answers drawn at a high temperature differ.
 #[test]
 fn mixtures_of_experts_give_the_same_bits_whatever_else_happens() {
-    for name in ["qwen3-moe", "mixtral", "granite-moe", "glm4-moe", "gpt-oss"] {
+    for name in ["qwen3-moe", "mixtral", "granite-moe", "glm4-moe", "gpt-oss", "gemma4-moe"] {
         let config = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
         passes(&["check", "--profile", "quick", "--model", &config]);
     }

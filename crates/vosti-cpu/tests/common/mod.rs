@@ -93,9 +93,10 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
 const COLUMN_TILES: usize = 3;
 
 /// Kernels whose buffers have the extents of their contracts, besides those of layers with a state.
-const DECLARED: [&str; 14] = [
+const DECLARED: [&str; 15] = [
     "add_bias",
     "combine_bias",
+    "combine_scaled",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",

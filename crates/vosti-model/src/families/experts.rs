@@ -12,14 +12,23 @@ use crate::gguf::Metadata;
 /// The names of a mixture's numbers in a `config.json`.
 pub(super) struct Keys {
     pub count: &'static str,
+    pub chosen: &'static str,
     pub width: &'static str,
+}
+
+impl Keys {
+    /// Those of most families.
+    pub const USUAL: Keys =
+        Keys { count: "num_experts", chosen: "num_experts_per_tok", width: "moe_intermediate_size" };
+    /// Those of families that call experts local, and whose perceptrons are experts.
+    pub const LOCAL: Keys = Keys { count: "num_local_experts", width: "intermediate_size", ..Keys::USUAL };
 }
 
 /// Reads a mixture. `normed`: whether shares are divided by their sum.
 pub(super) fn read_config(fields: &Fields, keys: Keys, normed: bool, tensors: ExpertTensors) -> Result<Experts> {
     Ok(Experts {
         count: fields.u32(keys.count)?,
-        chosen: fields.u32("num_experts_per_tok")?,
+        chosen: fields.u32(keys.chosen)?,
         width: fields.u32(keys.width)?,
         activation: Activation::Silu,
         score: Score::Softmax,
@@ -30,13 +39,16 @@ pub(super) fn read_config(fields: &Fields, keys: Keys, normed: bool, tensors: Ex
     })
 }
 
-/// Reads a mixture of a GGUF file. A file that does not give an expert's width means the perceptron's.
+/// Reads a mixture of a GGUF file, which may have gates and ups in one tensor. A file that does not give an expert's width means the
+/// perceptron's.
 pub(super) fn read_gguf(metadata: &Metadata, architecture: &str, normed: bool) -> Result<Experts> {
     let key = |name: &str| format!("{architecture}.{name}");
     let width = match metadata.u32_opt(&key("expert_feed_forward_length"))? {
         Some(width) => width,
         None => metadata.u32(&key("feed_forward_length"))?,
     };
+    let layers = metadata.layers(&key("block_count"))?;
+    let fused = (0..layers).any(|i| metadata.has_tensor(&format!("blk.{i}.ffn_gate_up_exps.weight")));
     Ok(Experts {
         count: metadata.u32(&key("expert_count"))?,
         chosen: metadata.u32(&key("expert_used_count"))?,
@@ -46,13 +58,18 @@ pub(super) fn read_gguf(metadata: &Metadata, architecture: &str, normed: bool) -
         normed,
         scale: 1.0,
         shared: None,
-        tensors: ExpertTensors::Stacked,
+        tensors: if fused { ExpertTensors::Fused } else { ExpertTensors::Apart },
     })
 }
 
 /// Replaces the perceptron of each layer of a GGUF file that has a router.
 pub(super) fn put_stored(decoder: Decoder, metadata: &Metadata, experts: &Experts) -> Decoder {
-    put(decoder, experts, |i| metadata.has_tensor(&format!("blk.{i}.ffn_gate_inp.weight")))
+    put(decoder, experts, |i| routes(metadata, i))
+}
+
+/// Whether a layer of a GGUF file has a router.
+pub(super) fn routes(metadata: &Metadata, layer: usize) -> bool {
+    metadata.has_tensor(&format!("blk.{layer}.ffn_gate_inp.weight"))
 }
 
 /// Replaces the perceptron of each layer for which `sparse` is true.

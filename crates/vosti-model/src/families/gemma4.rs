@@ -1,21 +1,24 @@
-//! Gemma 4, dense text models (12B and 31B). Against Gemma 3: norm weights are plain factors; full layers
-//! have their own head size and KV heads, may take the raw keys as values, and rotate a share of each
-//! head; values are normed; scores are not scaled; each layer's output is multiplied by a learned scalar;
-//! the last layers may attend to an earlier layer's cache; logits are softly capped.
+//! Gemma 4, text: dense models (12B and 31B), and 26B-A4B, which has a mixture of experts beside each perceptron. Against Gemma 3: norm
+//! weights are plain factors; full layers have their own head size and KV heads, may take the raw keys as values, and rotate a share of
+//! each head; values are normed; scores are not scaled; each layer's output is multiplied by a learned scalar; the last layers may attend
+//! to an earlier layer's cache; logits are softly capped.
 //!
-//! Source: transformers `models/gemma4` and `models/gemma4_unified`, version 5.23.0. Per-layer embeddings
-//! (E2B, E4B) and experts (26B-A4B) are refused by name.
+//! The experts' shares are the softmax of the chosen logits, each times a factor of its expert. Source: transformers `models/gemma4` and
+//! `models/gemma4_unified`, version 5.23.0; llama.cpp's `gemma4`. Per-layer embeddings (E2B, E4B) are refused by name.
 
+use super::experts;
 use super::rotary::{gguf_scaling, rope_scaling};
 use super::{Family, expect_activation, llama, refuse_bias};
 use crate::config::{Fields, layer_count, sliding_layers};
-use crate::decoder::{Activation, Attention, Decoder, Gated, Layer, Naming, QkNorm, Rope, RopeScaling};
+use crate::decoder::{
+    Activation, Attention, Decoder, ExpertTensors, Experts, Gated, Layer, Mlp, Naming, QkNorm, Rope, RopeScaling,
+};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
 pub(super) const FAMILY: Family = Family {
     name: NAME,
-    examples: &["google/gemma-4-31b-it"],
+    examples: &["google/gemma-4-31b-it", "google/gemma-4-26b-a4b-it"],
     model_types: &["gemma4_text", "gemma4_unified_text", "gemma4", "gemma4_unified"],
     architecture: "gemma4",
     head_max: 512,
@@ -57,7 +60,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         let wide = double && attention.cache_of.is_some();
         layer(attention, if wide { width.saturating_mul(2) } else { width })
     });
-    Ok(Decoder {
+    let decoder = Decoder {
         family: NAME,
         vocab: fields.u32_or("vocab_size", 262_144)?,
         hidden,
@@ -71,7 +74,27 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         norm_offset: 0.0,
         permuted: false,
         layers: layers.collect(),
-    })
+    };
+    match fields.bool_or("enable_moe_block", false)? {
+        true => Ok(beside(decoder, &mixture(fields)?, |_| true)),
+        false => Ok(decoder),
+    }
+}
+
+fn mixture(fields: &Fields) -> Result<Experts> {
+    let keys = experts::Keys { count: "num_experts", chosen: "top_k_experts", width: "moe_intermediate_size" };
+    experts::read_config(fields, keys, true, ExpertTensors::Gemma)
+}
+
+/// The decoder with this mixture beside the perceptrons of the layers for which `sparse` is true.
+fn beside(mut decoder: Decoder, mixture: &Experts, sparse: impl Fn(usize) -> bool) -> Decoder {
+    let mixture = Experts { activation: Activation::GeluTanh, ..mixture.clone() };
+    for (_, layer) in decoder.layers.iter_mut().enumerate().filter(|(i, _)| sparse(*i)) {
+        if let Mlp::Gated(gated) = &layer.mlp {
+            layer.mlp = Mlp::Both(gated.clone(), mixture.clone());
+        }
+    }
+    decoder
 }
 
 /// Whether the configuration is of 12B's kind, whose defaults differ from those of the other sizes.
@@ -107,9 +130,6 @@ fn refuse_features(fields: &Fields) -> Result<()> {
     if fields.u32_or("hidden_size_per_layer_input", per_layer)? != 0 {
         return refuse("per-layer embeddings (hidden_size_per_layer_input)");
     }
-    if fields.bool_or("enable_moe_block", false)? {
-        return refuse("a mixture of experts (enable_moe_block)");
-    }
     // The mode "vision" changes attention between image tokens only.
     if fields.str_opt("use_bidirectional_attention")?.is_some_and(|mode| mode != "vision") {
         return refuse("use_bidirectional_attention");
@@ -133,9 +153,6 @@ fn rope(fields: &Fields, kind: &str, head_dim: u32) -> Result<Rope> {
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     if metadata.u32_or("gemma4.embedding_length_per_layer_input", 0)? != 0 {
         return Err(ModelError::Feature { family: NAME, feature: "per-layer embeddings".into() });
-    }
-    if metadata.u32_or("gemma4.expert_count", 0)? != 0 {
-        return Err(ModelError::Feature { family: NAME, feature: "a mixture of experts".into() });
     }
     let hidden = metadata.u32("gemma4.embedding_length")?;
     let count = metadata.layers("gemma4.block_count")? as usize;
@@ -163,7 +180,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         scaled: metadata.has_tensor(&format!("blk.{i}.layer_output_scale.weight")),
         ..layer(attention, width)
     });
-    Ok(Decoder {
+    let decoder = Decoder {
         family: NAME,
         vocab: metadata.vocabulary()?,
         hidden,
@@ -177,7 +194,12 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         norm_offset: 0.0,
         permuted: false,
         layers: layers.collect(),
-    })
+    };
+    if metadata.u32_or("gemma4.expert_count", 0)? == 0 {
+        return Ok(decoder);
+    }
+    let mixture = experts::read_gguf(metadata, FAMILY.architecture, true)?;
+    Ok(beside(decoder, &mixture, |i| experts::routes(metadata, i)))
 }
 
 fn attention(heads: u32, kv_heads: u32, rope: Rope) -> Attention {

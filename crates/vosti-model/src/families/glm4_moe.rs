@@ -39,7 +39,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         attention.qk_norm = qk_norm;
         attention.rope.rotary = (f64::from(attention.head_dim) * share.clamp(0.0, 1.0)) as u32;
     }
-    let keys = Keys { count: "n_routed_experts", width: "moe_intermediate_size" };
+    let keys = Keys { count: "n_routed_experts", width: "moe_intermediate_size", ..Keys::USUAL };
     let mixture = experts::read_config(fields, keys, fields.bool_or("norm_topk_prob", true)?, ExpertTensors::Each)?;
     let scale = fields.f64_or("routed_scaling_factor", 1.0)?;
     let mixture = mixed(mixture, scale, fields.u32_or("n_shared_experts", 1)?);

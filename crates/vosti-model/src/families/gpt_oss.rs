@@ -33,7 +33,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let decoder = llama::read_config(fields, FAMILY.name, THETA)?;
     let layers = decoder.layers.len();
     let sliding = sliding_types(fields, layers)?.unwrap_or_else(|| alternate(layers));
-    let keys = Keys { count: "num_local_experts", width: "intermediate_size" };
+    let keys = Keys::LOCAL;
     let mixture = experts::read_config(fields, keys, true, ExpertTensors::Alternating)?;
     let (bias, window) = (fields.bool_or("attention_bias", true)?, fields.u32_or("sliding_window", WINDOW)?);
     Ok(assembled(decoder, mixture, &sliding, (bias, window)))

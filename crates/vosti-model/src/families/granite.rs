@@ -48,7 +48,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, MIXTURE.name)?;
     let decoder = llama::read_config(fields, MIXTURE.name, 10_000.0)?;
-    let keys = Keys { count: "num_local_experts", width: "intermediate_size" };
+    let keys = Keys::LOCAL;
     // A softmax of the chosen logits alone.
     let mixture = experts::read_config(fields, keys, true, ExpertTensors::Stacked)?;
     Ok(scaled(experts::put(decoder, &mixture, |_| true), &configured(fields)?))

@@ -58,7 +58,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let perceptron = Gated { fused: true, ..llama::gated(width) };
     decoder.gated_mut().for_each(|gated| *gated = perceptron.clone());
     if fields.u32_or("num_local_experts", 8)? != 0 {
-        let keys = Keys { count: "num_local_experts", width: "intermediate_size" };
+        let keys = Keys::LOCAL;
         let mixture = experts::read_config(fields, keys, true, ExpertTensors::Stacked)?;
         let shared = Some(Shared { mlp: perceptron, gated: false });
         decoder = experts::put(decoder, &Experts { shared, ..mixture }, |_| true);

@@ -49,7 +49,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         attention.rope.temperature = temperature;
     }
     if fields.str_opt("model_type")? == Some("mixtral") {
-        let keys = Keys { count: "num_local_experts", width: "intermediate_size" };
+        let keys = Keys::LOCAL;
         let mixture = experts::read_config(fields, keys, true, ExpertTensors::Mixtral)?;
         decoder = experts::put(decoder, &mixture, |_| true);
     }

@@ -84,7 +84,7 @@ fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
         return Err(ModelError::Feature { family: MIXTURE.name, feature: "clip_qkv".into() });
     }
     let decoder = whole_norms(llama::read_config(fields, MIXTURE.name, 10_000.0)?);
-    let keys = Keys { count: "num_experts", width: "intermediate_size" };
+    let keys = Keys { count: "num_experts", width: "intermediate_size", ..Keys::USUAL };
     let mixture = experts::read_config(fields, keys, fields.bool_or("norm_topk_prob", false)?, ExpertTensors::Each)?;
     Ok(experts::put(decoder, &mixture, |_| true))
 }

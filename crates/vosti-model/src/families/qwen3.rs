@@ -44,7 +44,7 @@ fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, MIXTURE.name)?;
     refuse_flag(fields, MIXTURE.name, "use_sliding_window")?;
     let decoder = normed(llama::read_config(fields, MIXTURE.name, 10_000.0)?);
-    let keys = Keys { count: "num_experts", width: "moe_intermediate_size" };
+    let keys = Keys::USUAL;
     let mixture = experts::read_config(fields, keys, fields.bool_or("norm_topk_prob", false)?, ExpertTensors::Each)?;
     put(fields, decoder, &mixture)
 }

@@ -76,7 +76,7 @@ pub(super) fn read_config(fields: &Fields, family: &'static str, tensors: DeltaT
 }
 
 fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
-    let keys = Keys { count: "num_experts", width: "moe_intermediate_size" };
+    let keys = Keys::USUAL;
     let mixture = experts::read_config(fields, keys, true, ExpertTensors::Fused)?;
     let width = fields.u32_or("shared_expert_intermediate_size", 512)?;
     let mut decoder = read_config(fields, MIXTURE.name, DeltaTensors::Apart)?;

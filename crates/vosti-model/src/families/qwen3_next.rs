@@ -24,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
 fn from_config(fields: &Fields) -> Result<Decoder> {
     let mut decoder = qwen3_5::read_config(fields, FAMILY.name, DeltaTensors::Fused)?;
     decoder.naming = Naming::SharedExpert;
-    let keys = Keys { count: "num_experts", width: "moe_intermediate_size" };
+    let keys = Keys::USUAL;
     let mixture = experts::read_config(fields, keys, fields.bool_or("norm_topk_prob", true)?, ExpertTensors::Each)?;
     let width = fields.u32_or("shared_expert_intermediate_size", 512)?;
     qwen3::put(fields, decoder, &qwen3_5::with_shared(mixture, width))

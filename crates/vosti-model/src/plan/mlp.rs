@@ -108,25 +108,12 @@ impl Builder<'_> {
             let feature = "a norm or a factor behind a mixture of experts".into();
             return Err(ModelError::Feature { family: self.decoder.family, feature });
         }
-        let Experts { count, chosen, width, .. } = *experts;
+        let Experts { count, chosen, .. } = *experts;
         let (hidden, scale) = (self.decoder.hidden, layer.residual_scale);
         let (ids, shares) = self.route(index, experts, input)?;
-        let kept = [ids, shares, input];
+        let outputs = self.expert_outputs(index, experts, (input, gate_up), (ids, shares))?;
 
-        let (e, topk, act) = (("E", int(count)), ("TOPK", int(chosen)), ("ACT", activation(experts.activation)));
-        let ins = [self.factors_beside((input, hidden), &gate_up, &kept)?, vec![ids]].concat();
-        let bias = self.gate_up_bias(index, experts);
-        let k = self.bind_product("expert_glu", (&gate_up, hidden, width), &[e, topk, act], vec![bias])?;
-        let units = self.scratch_as(chosen * width, gate_up.reads(self.target.act), &[&ins[..], &kept].concat());
-        self.push_rowwise(k, ins, vec![units]);
-
-        let parts = self.downs(index, experts);
-        let down = self.factor(&format!("layers.{index}.experts.down"), parts, width);
-        let ins = [self.factors_beside((units, chosen * width), &down, &kept)?, vec![ids]].concat();
-        let k = self.bind_product("expert_down", (&down, width, hidden), &[e, topk], vec![])?;
-        let outputs = self.scratch_as(chosen * hidden, down.reads(self.target.act), &[&ins[..], &kept].concat());
-        self.push_rowwise(k, ins, vec![outputs]);
-
+        let (e, topk) = (("E", int(count)), ("TOPK", int(chosen)));
         let mut dims = vec![("H", int(hidden)), topk, ("SCALE", Const::Float(scale))];
         let mut ins = vec![outputs, shares, stream[0]];
         let (mut kernel, mut weights) = ("combine", vec![]);
@@ -141,6 +128,33 @@ impl Builder<'_> {
         let k = self.bind_as(kernel, self.dtype(outputs), &dims, weights)?;
         self.push_rowwise(k, ins, vec![stream[1]]);
         Ok(())
+    }
+
+    /// Emits the products of the experts that a row chose: a row of the result has one row for each choice. `input` is normed, and stays
+    /// as it is, and so do experts and shares.
+    pub(super) fn expert_outputs(
+        &mut self,
+        index: usize,
+        experts: &Experts,
+        (input, gate_up): (u32, Factor),
+        (ids, shares): (u32, u32),
+    ) -> Result<u32> {
+        let Experts { count, chosen, width, .. } = *experts;
+        let (hidden, kept) = (self.decoder.hidden, [ids, shares, input]);
+        let (e, topk, act) = (("E", int(count)), ("TOPK", int(chosen)), ("ACT", activation(experts.activation)));
+        let ins = [self.factors_beside((input, hidden), &gate_up, &kept)?, vec![ids]].concat();
+        let bias = self.gate_up_bias(index, experts);
+        let k = self.bind_product("expert_glu", (&gate_up, hidden, width), &[e, topk, act], vec![bias])?;
+        let units = self.scratch_as(chosen * width, gate_up.reads(self.target.act), &[&ins[..], &kept].concat());
+        self.push_rowwise(k, ins, vec![units]);
+
+        let parts = self.downs(index, experts);
+        let down = self.factor(&format!("layers.{index}.experts.down"), parts, width);
+        let ins = [self.factors_beside((units, chosen * width), &down, &kept)?, vec![ids]].concat();
+        let k = self.bind_product("expert_down", (&down, width, hidden), &[e, topk], vec![])?;
+        let outputs = self.scratch_as(chosen * hidden, down.reads(self.target.act), &[&ins[..], &kept].concat());
+        self.push_rowwise(k, ins, vec![outputs]);
+        Ok(outputs)
     }
 
     /// The biases of each expert's gates, then of its ups; zeros that the kernel does not read if there are none.
@@ -165,7 +179,7 @@ impl Builder<'_> {
     }
 
     /// Emits the router, which reads activations in their type. Returns the buffers of a row's experts and of their shares.
-    fn route(&mut self, index: usize, experts: &Experts, input: u32) -> Result<(u32, u32)> {
+    pub(super) fn route(&mut self, index: usize, experts: &Experts, input: u32) -> Result<(u32, u32)> {
         let (hidden, count, chosen) = (self.decoder.hidden, experts.count, experts.chosen);
         let tensor = self.expert_tensor(experts, ExpertSlot::Router, index, 0);
         let parts = vec![MatrixPart::whole(tensor, count as usize)];
@@ -211,7 +225,7 @@ impl Builder<'_> {
     /// Each expert's rows of gate, then of up.
     fn gates_and_ups(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
         let (count, width) = (experts.count as usize, experts.width as usize);
-        if !self.decoder.naming.is_gguf() && experts.tensors.whole() {
+        if experts.tensors.whole() {
             let tensor = self.expert_tensor(experts, ExpertSlot::GateUp, index, 0);
             let whole = MatrixPart::whole(tensor, 2 * count * width);
             return vec![match experts.tensors {
@@ -227,9 +241,9 @@ impl Builder<'_> {
     /// Each expert's second matrix.
     fn downs(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
         let (count, hidden) = (experts.count as usize, self.decoder.hidden as usize);
-        if self.decoder.naming.is_gguf() || experts.tensors.whole() {
+        if experts.tensors.whole_down() {
             let tensor = self.expert_tensor(experts, ExpertSlot::Down, index, 0);
-            let transposed = experts.tensors == ExpertTensors::Alternating && !self.decoder.naming.is_gguf();
+            let transposed = experts.tensors == ExpertTensors::Alternating;
             return vec![MatrixPart { transposed, ..MatrixPart::whole(tensor, count * hidden) }];
         }
         let down = |expert| self.expert_part(experts, ExpertSlot::Down, index, (expert, hidden));
@@ -254,7 +268,7 @@ impl Builder<'_> {
         }
     }
 
-    fn expert_tensor(&self, experts: &Experts, slot: ExpertSlot, index: usize, expert: usize) -> String {
+    pub(super) fn expert_tensor(&self, experts: &Experts, slot: ExpertSlot, index: usize, expert: usize) -> String {
         expert_name(self.decoder.naming, experts.tensors, slot, index, expert)
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! A plan never depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
 //! alone. Buffers alternate, so that no op writes a buffer that it reads. This module has the layer as a whole and what its
-//! parts are made with; `attention.rs`, `conv.rs`, `delta.rs`, `mamba.rs`, `mlp.rs` and `head.rs` have the
+//! parts are made with; `attention.rs`, `both.rs`, `conv.rs`, `delta.rs`, `mamba.rs`, `mlp.rs` and `head.rs` have the
 //! parts.
 //! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
 mod attention;
+mod both;
 mod conv;
 mod delta;
 mod head;
@@ -261,6 +262,11 @@ impl Builder<'_> {
                     self.join(index, &MLP, output, *stream, None)?;
                 }
             }
+            Mlp::Both(gated, experts) => {
+                let sum = self.both(index, gated, experts, stream[0])?;
+                let scalar = layer.scaled.then(|| self.scalar_weight(index));
+                self.add_normed((index, &MLP), sum, *stream, scalar)?;
+            }
         }
         stream.swap(0, 1);
         Ok(())
@@ -313,12 +319,25 @@ impl Builder<'_> {
             return Ok(());
         }
         let projected = self.linear((buffer, width), &projection, hidden)?;
+        self.add_normed((index, norms), projected, stream, scalar)
+    }
+
+    /// Adds the norm of a part's output to the stream: `stream[1] = stream[0] + norm(output)`. `scalar` is the weight that multiplies the
+    /// sum.
+    fn add_normed(
+        &mut self,
+        (index, norms): (usize, &Norms),
+        output: u32,
+        stream: [u32; STREAM],
+        scalar: Option<String>,
+    ) -> Result<()> {
         let (name, slot) = norms.output;
+        let hidden = self.decoder.hidden;
         let mut weights = vec![self.norm_weight("w", &format!("layers.{index}.{name}"), slot, index, hidden)];
         let kernel = if scalar.is_some() { "rmsnorm_add_scaled" } else { "rmsnorm_add" };
         weights.extend(scalar);
-        let k = self.bind(kernel, &self.norm_dims(), weights)?;
-        self.push_rowwise(k, vec![stream[0], projected], vec![stream[1]]);
+        let k = self.bind_as(kernel, self.dtype(output), &self.norm_dims(), weights)?;
+        self.push_rowwise(k, vec![stream[0], output], vec![stream[1]]);
         Ok(())
     }
 

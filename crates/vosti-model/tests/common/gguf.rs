@@ -1,6 +1,9 @@
 //! Writes a tiny model's folder as a GGUF file by llama.cpp's conventions: interleaved Q and K rows for Llama, Gemma 3's norms stored
 //! +1, rope divisors, one tensor for the matrices of all experts.
 
+#[path = "gguf_delta.rs"]
+mod delta;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -179,7 +182,7 @@ fn write_values(w: &mut Writer, config: &Value) {
         (["num_experts", "num_local_experts"], "expert_count"),
         (["n_routed_experts"; 2], "expert_count"),
         (["n_shared_experts"; 2], "expert_shared_count"),
-        (["num_experts_per_tok"; 2], "expert_used_count"),
+        (["num_experts_per_tok", "top_k_experts"], "expert_used_count"),
         (["moe_intermediate_size"; 2], "expert_feed_forward_length"),
         (["shared_expert_intermediate_size", "shared_intermediate_size"], "expert_shared_feed_forward_length"),
     ] {
@@ -187,7 +190,7 @@ fn write_values(w: &mut Writer, config: &Value) {
         found.filter(|count| *count > 0).into_iter().for_each(|count| w.int(&key(name), count));
     }
     if config["linear_num_key_heads"].is_u64() {
-        write_qwen3_5_values(w, config, &key);
+        delta::write_values(w, config, &key);
     }
     if kind == "glm4_moe" {
         w.value(&key("expert_weights_norm"), 7, &[1]);
@@ -322,68 +325,6 @@ fn write_gemma4_values(w: &mut Writer, config: &Value) {
     w.int("gemma4.attention.shared_kv_layers", shared);
 }
 
-/// The delta rule, and how much of a head rotates.
-fn write_qwen3_5_values(w: &mut Writer, config: &Value, named: &dyn Fn(&str) -> String) {
-    let int = |key: &str| config[key].as_u64().unwrap();
-    let (heads, size) = (int("linear_num_value_heads"), int("linear_value_head_dim"));
-    w.int(&named("ssm.conv_kernel"), int("linear_conv_kernel_dim"));
-    w.int(&named("ssm.state_size"), int("linear_key_head_dim"));
-    w.int(&named("ssm.group_count"), int("linear_num_key_heads"));
-    w.int(&named("ssm.time_step_rank"), heads);
-    w.int(&named("ssm.inner_size"), heads * size);
-    let recurs = config["layer_types"].as_array().unwrap().iter().map(|t| u8::from(t == "linear_attention"));
-    let flags: Vec<u8> = recurs.collect();
-    w.list(&named("attention.recurrent_layers"), 7, flags.len(), &flags);
-    let share =
-        [&config["rope_parameters"], config].into_iter().find_map(|p| p["partial_rotary_factor"].as_f64()).unwrap();
-    w.int(&named("rope.dimension_count"), (int("head_dim") as f64 * share) as u64);
-}
-
-/// The values of a tensor of Qwen 3.5 or Qwen 3 Next as the converter writes them: norms as factors, decays as factors, and of Qwen 3.5 the
-/// first value heads of all key heads before the second ones.
-fn converted(name: &str, shape: &[usize], values: Vec<f32>, config: &Value) -> Vec<f32> {
-    let int = |key: &str| config[key].as_u64().unwrap() as usize;
-    let (groups, size) = (int("linear_num_key_heads"), int("linear_value_head_dim"));
-    let members = int("linear_num_value_heads") / groups;
-    // Units of `unit` numbers from `first` on.
-    let turned = |values: &[f32], first: usize, unit: usize| {
-        if config["model_type"] == "qwen3_next" {
-            return values.to_vec();
-        }
-        let unit_of = |at: usize| first + (at % groups * members + at / groups) * unit;
-        let order = (0..groups * members).flat_map(|at| values[unit_of(at)..][..unit].to_vec());
-        values[..first].iter().copied().chain(order).collect::<Vec<f32>>()
-    };
-    let columns = values.len() / shape[0];
-    let keys = 2 * groups * int("linear_key_head_dim");
-    match name.split_once("linear_attn.").map(|(_, part)| part) {
-        Some("A_log") => turned(&values.iter().map(|v| -libm::expf(*v)).collect::<Vec<_>>(), 0, 1),
-        Some("dt_bias") => turned(&values, 0, 1),
-        Some("in_proj_a.weight" | "in_proj_b.weight") => turned(&values, 0, columns),
-        Some("in_proj_z.weight") => turned(&values, 0, size * columns),
-        Some("in_proj_qkv.weight" | "conv1d.weight") => turned(&values, keys * columns, size * columns),
-        Some("out_proj.weight") => values.chunks(columns).flat_map(|row| turned(row, 0, size)).collect(),
-        None if shape.len() == 1 => values.into_iter().map(|v| v + 1.0).collect(),
-        _ => values,
-    }
-}
-
-/// Queries, keys, values and gates of Qwen 3 Next, which the converter takes apart.
-fn write_apart(w: &mut Writer, layer: &str, (shape, values): (&[usize], &[f32]), config: &Value) {
-    let int = |key: &str| config[key].as_u64().unwrap() as usize;
-    let (groups, size, columns) = (int("linear_num_key_heads"), int("linear_key_head_dim"), shape[1]);
-    let of_values = int("linear_num_value_heads") / groups * int("linear_value_head_dim");
-    let rows = |first: usize, rows: usize| {
-        let group = |g: usize| values[(g * (2 * size + 2 * of_values) + first) * columns..][..rows * columns].to_vec();
-        (0..groups).flat_map(group).collect::<Vec<f32>>()
-    };
-    let qkv = [rows(0, size), rows(size, size), rows(2 * size, of_values)].concat();
-    let z = rows(2 * size + of_values, of_values);
-    for (name, own) in [("attn_qkv", qkv), ("attn_gate", z)] {
-        w.tensor(&format!("blk.{layer}.{name}.weight"), &[own.len() / columns, columns], &own);
-    }
-}
-
 /// llama.cpp's name of a tensor.
 fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     let name = name.strip_prefix("model.").or_else(|| name.strip_prefix("backbone.")).unwrap_or(name);
@@ -397,6 +338,10 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     let (layer, part) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
     if part == "self_attn.o_proj.bias" {
         return format!("blk.{layer}.attn_output.bias");
+    }
+    if let Some(scale) = part.strip_prefix("router.").filter(|part| part.ends_with("scale")) {
+        let of = if scale == "scale" { "ffn_gate_inp" } else { "ffn_down_exps" };
+        return format!("blk.{layer}.{of}.scale");
     }
     if part == "mlp.router.bias" {
         return format!("blk.{layer}.ffn_gate_inp.bias");
@@ -424,6 +369,12 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "post_attention_layernorm" if sandwich => "post_attention_norm",
         "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
+        "pre_feedforward_layernorm_2" => "pre_ffw_norm_2",
+        "post_feedforward_layernorm_1" => "post_ffw_norm_1",
+        "post_feedforward_layernorm_2" => "post_ffw_norm_2",
+        "router.proj" => "ffn_gate_inp",
+        "experts.gate_up_proj" => "ffn_gate_up_exps",
+        "experts.down_proj" => "ffn_down_exps",
         "self_attn.sinks" => "attn_sinks",
         "mlp.router" | "mlp.gate" | "block_sparse_moe.gate" | "block_sparse_moe.router.layer" => "ffn_gate_inp",
         "block_sparse_moe.output_linear" | "mlp.experts.down_proj" => "ffn_down_exps",
@@ -565,7 +516,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
             values.iter_mut().for_each(|v| *v += 1.0);
         }
         if config["linear_num_key_heads"].is_u64() {
-            values = converted(name, view.shape(), values, config);
+            values = delta::converted(name, view.shape(), values, config);
         }
         if name.ends_with("mamba.A_log") || name.ends_with("mixer.A_log") {
             values.iter_mut().for_each(|v| *v = -libm::expf(*v));
@@ -599,7 +550,7 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         }
         let fused = name.strip_suffix(".linear_attn.in_proj_qkvz.weight");
         if let Some(layer) = fused.filter(|_| config["older_converter"].is_null()) {
-            write_apart(&mut w, layer.strip_prefix("model.layers.").unwrap(), (view.shape(), &values), config);
+            delta::write_apart(&mut w, layer.strip_prefix("model.layers.").unwrap(), (view.shape(), &values), config);
             continue;
         }
         // The converter writes a matrix of one row as a vector.

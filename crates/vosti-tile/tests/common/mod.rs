@@ -111,9 +111,10 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 14] = [
+const BY_CONTRACT: [&str; 15] = [
     "add_bias",
     "combine_bias",
+    "combine_scaled",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
