@@ -37,7 +37,12 @@ fn plan() -> ModelPlan {
         context: 1_000,
         kernels: 2,
     };
-    ModelPlan { program, bindings: vec![binding("store_delta"), binding("read_state")], weights: BTreeMap::new() }
+    ModelPlan {
+        program,
+        routed: vec![],
+        bindings: vec![binding("store_delta"), binding("read_state")],
+        weights: BTreeMap::new(),
+    }
 }
 
 #[test]

@@ -246,6 +246,13 @@ impl CpuDevice {
         buffer.region.as_slice::<f32>(buffer.len)
     }
 
+    /// A row of a buffer of integers, as the last step left it. Panics if the program has no such buffer or row.
+    pub fn integers(&self, buffer: u32, row: usize) -> &[i32] {
+        let width = self.program.buffers[buffer as usize].width as usize;
+        let buffer = &self.wiring.rows[buffer as usize];
+        &buffer.region.as_slice::<i32>(buffer.len)[row * width..][..width]
+    }
+
     /// Reads the lists that the step wanted.
     fn list(&mut self, plan: &StepPlan) {
         if let Some(outputs) = self.outputs.lists {

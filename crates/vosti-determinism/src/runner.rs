@@ -133,7 +133,7 @@ impl Outcome {
         };
         let answer = &mut self.answers[i][event.choice() as usize];
         match event {
-            Event::Started { .. } | Event::Prompt { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } | Event::Routed { .. } => {}
             Event::Token { token, logits, position, .. } => {
                 // Every request of a check asks for its logits; a missing row is missing evidence, so its pair fails.
                 let logits = logits.unwrap_or(&[]);

@@ -5,6 +5,7 @@
 
 use crate::capacity;
 use crate::prefix::{Kept, PrefixIndex};
+use crate::routing::Routing;
 use crate::sampler::{SamplerState, TokenSampler};
 use crate::schedule::Decision;
 use crate::sequence::{Sequence, Serial};
@@ -75,6 +76,7 @@ pub struct Engine<D: FloatDevice> {
     pub(crate) running: BTreeSet<Serial>,
     pub(crate) counters: Counters,
     pub(crate) drafter: Option<Box<dyn Drafter>>,
+    pub(crate) routing: Option<Routing<D>>,
     /// The limits of the device, and the longest sequence that its pool holds.
     pub(crate) rows_max: usize,
     pub(crate) selected_max: usize,
@@ -153,7 +155,9 @@ impl<D: FloatDevice> Engine<D> {
     /// Samples and reports tokens, publishes full pages, and ends complete sequences. Returns the number of tokens.
     fn commit(&mut self, decisions: &[Decision], on_event: &mut dyn FnMut(Event<'_>)) -> Result<usize, EngineError> {
         self.report_prompt_logits(decisions, on_event);
+        let routed = self.routed_places(decisions);
         let records = self.core.commit().map_err(|e| refused("commit", e))?;
+        self.report_routed(&routed, on_event);
         for record in &records {
             self.report_token(record, on_event);
         }
@@ -335,6 +339,7 @@ impl<D: FloatDevice> Engine<D> {
         Ok(Self {
             prefix: PrefixIndex::new(kept),
             drafter: crate::drafts::drafter(policy.speculation),
+            routing: None,
             core,
             policy,
             sequences: HashMap::new(),
@@ -371,9 +376,10 @@ impl<D: FloatDevice> Engine<D> {
                 leader,
                 turn: self.counters.rows + (request.prompt.len() + foreseen.len()) as u64,
                 prompt_len: request.prompt.len(),
-                use_prefix_cache: request.use_prefix_cache && !request.prompt_logits,
+                use_prefix_cache: request.use_prefix_cache && !request.prompt_logits && !request.routed_experts,
                 token_logits: request.token_logits,
                 prompt_next: if request.prompt_logits { 0 } else { usize::MAX },
+                routed_next: if request.routed_experts { 0 } else { usize::MAX },
                 cached_tokens: None,
                 started: false,
                 behind: vec![0; self.core.program().groups.len()],
@@ -392,7 +398,8 @@ impl<D: FloatDevice> Engine<D> {
     }
 
     /// Whether `submit` would accept the request. Errors: an empty prompt, a token outside the vocabulary, a prompt that
-    /// fills the context, a length that the pool could not hold to its end, no choices, too many requests waiting.
+    /// fills the context, a length that the pool could not hold to its end, no choices, routed experts where
+    /// there are none, too many requests waiting.
     pub fn check(&self, request: &Request) -> Result<(), EngineError> {
         let program = self.core.program();
         let (prompt, context) = (request.prompt.len(), program.context as usize);
@@ -402,6 +409,9 @@ impl<D: FloatDevice> Engine<D> {
         }
         if request.choices == 0 {
             return Err(EngineError::NoChoices);
+        }
+        if request.routed_experts && self.routing.is_none() {
+            return Err(EngineError::NoRouting);
         }
         if prompt >= context {
             return Err(EngineError::PromptExceedsContext { prompt, context });

@@ -20,6 +20,8 @@ pub enum EngineError {
     ExceedsPool { prompt: usize, tokens: usize, pool: usize },
     #[error("token {token} at position {position} of the prompt is outside the vocabulary of {vocab}")]
     TokenOutsideVocabulary { token: u32, position: usize, vocab: u32 },
+    #[error("no layer of this deployment reports experts: its model has no mixture of experts, or it runs on a GPU")]
+    NoRouting,
     #[error("a request needs at least one choice")]
     NoChoices,
     #[error("{waiting} requests are waiting, and the limit is {limit}: try again later")]

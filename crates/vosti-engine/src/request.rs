@@ -18,6 +18,9 @@ pub struct Request {
     /// Report the logits after every prompt position too (`Event::Prompt`). The request then takes nothing from the
     /// prefix cache, so that every row is computed and can be shown.
     pub prompt_logits: bool,
+    /// Report the experts that each position chose (`Event::Routed`), of the prompt and of the answer. The request then takes
+    /// nothing from the prefix cache, so that every position is computed.
+    pub routed_experts: bool,
     /// May take pages from the prefix cache (it registers its own in any case).
     pub use_prefix_cache: bool,
     /// Separates prefix caches between tenants: blocks are shared only under equal salts.
@@ -36,6 +39,7 @@ impl Request {
             choices: 1,
             token_logits: true,
             prompt_logits: false,
+            routed_experts: false,
             use_prefix_cache: true,
             salt: 0,
             foreseen: Vec::new(),
@@ -96,6 +100,10 @@ pub enum Event<'a> {
     /// Only with `Request::prompt_logits`: the row after prompt position `position`, which predicts
     /// prompt token `position + 1`. Reported once for every position but the prompt's last, in ascending order.
     Prompt { request: RequestId, choice: u32, position: usize, logits: &'a [f32] },
+    /// Only with `Request::routed_experts`: the experts that the token at `position` chose in each mixture of experts, each layer's
+    /// in the order of its choice. Reported once for every position but the sequence's last, in ascending order, before the token at
+    /// the next position.
+    Routed { request: RequestId, choice: u32, position: usize, experts: &'a [Vec<i32>] },
     /// A generated token, in order. `logits` is the row at `position` that it was sampled from, so the token itself is at
     /// `position + 1` of the sequence. It is `Some` exactly with `Request::token_logits`.
     Token {
@@ -117,6 +125,7 @@ impl Event<'_> {
         match self {
             Event::Started { request, .. }
             | Event::Prompt { request, .. }
+            | Event::Routed { request, .. }
             | Event::Token { request, .. }
             | Event::Finished { request, .. } => *request,
         }
@@ -127,6 +136,7 @@ impl Event<'_> {
         match self {
             Event::Started { choice, .. }
             | Event::Prompt { choice, .. }
+            | Event::Routed { choice, .. }
             | Event::Token { choice, .. }
             | Event::Finished { choice, .. } => *choice,
         }

@@ -87,15 +87,16 @@ impl<D: FloatDevice> Engine<D> {
     fn plan_sequence(&mut self, serial: Serial, order: &[Serial], step: &mut Step) -> Result<bool, EngineError> {
         self.release_behind(serial)?;
         let sequence = &self.sequences[&serial];
-        let Sequence { core: id, prompt_next, prompt_len, token_logits, .. } = *sequence;
+        let Sequence { core: id, prompt_next, routed_next, prompt_len, token_logits, .. } = *sequence;
         let Some(request) = self.core.request(id) else {
             return Ok(false);
         };
         let (len, cached) = (request.history().len(), request.cached());
         let left = len - cached;
         let mut rows = left.min(step.rows_left).min(self.policy.rows_sequence_max);
-        let shows_prompt = prompt_next < (prompt_len - 1).min(cached + rows);
-        if shows_prompt {
+        // Every row is selected: its logits are shown, or its last layer's experts.
+        let all = prompt_next < (prompt_len - 1).min(cached + rows) || routed_next < cached + rows;
+        if all {
             rows = rows.min(step.selected_left);
         } else if rows == left && step.selected_left == 0 {
             rows -= 1;
@@ -107,14 +108,14 @@ impl<D: FloatDevice> Engine<D> {
             0 => return Ok(false),
             fitting => fitting,
         };
-        let select = match (shows_prompt, token_logits) {
+        let select = match (all, token_logits) {
             (true, _) => Select::All,
             (false, true) => Select::Shown,
             (false, false) => Select::Last,
         };
         let reaches_end = rows == left;
         step.rows_left -= rows;
-        step.selected_left -= if shows_prompt { rows } else { usize::from(reaches_end) };
+        step.selected_left -= if all { rows } else { usize::from(reaches_end) };
         let drafts = if reaches_end { self.drafts(serial, cached + rows, rows, step)? } else { Vec::new() };
         step.rows_left -= drafts.len();
         step.selected_left -= drafts.len();

@@ -20,6 +20,8 @@ pub(crate) struct Sequence {
     pub token_logits: bool,
     /// The next prompt position whose logits are to be reported; `usize::MAX` if none are.
     pub prompt_next: usize,
+    /// The next position whose experts are to be reported; `usize::MAX` if none are.
+    pub routed_next: usize,
     /// Prompt tokens found in the prefix cache when it was first scheduled.
     pub cached_tokens: Option<usize>,
     /// `Event::Started` was reported.

@@ -33,7 +33,7 @@ fn run(engine: &mut Engine<SymbolicDevice>) -> Answers {
         match event {
             Event::Token { token, .. } => entry.0.push(token),
             Event::Finished { reason, usage, .. } => (entry.1, entry.2) = (Some(reason), usage),
-            Event::Started { .. } | Event::Prompt { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } | Event::Routed { .. } => {}
         }
     };
     engine.run_until_idle(&mut see).unwrap();

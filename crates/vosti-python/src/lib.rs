@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::pool::{self, Demand, Origin};
 use vosti_engine::numbers;
-use vosti_engine::{Engine, EngineHandle, Policy, Speculation, Token};
+use vosti_engine::{EngineHandle, Policy, Speculation, Token};
 use vosti_model::{Arithmetic, ChatOptions, Date, Replacement};
 use vosti_progress::Progress;
 
@@ -81,8 +81,7 @@ impl Making {
         let policy = Policy { running_max: self.sequences, speculation: self.speculation, ..deployment.policy() };
         let rows_max = policy.rows_step_max.min(pages.saturating_mul(vosti_core::PAGE));
         let config = DeviceConfig { pages: Some(pages), rows_max, ..DeviceConfig::default() };
-        let device = deployment.device(&config).map_err(refused)?;
-        let engine = Engine::new(device, deployment.program().clone(), policy).map_err(refused)?;
+        let engine = deployment.engine(&config, policy).map_err(refused)?;
         let (engine, _) = EngineHandle::spawn(engine).map_err(failed)?;
         let fingerprint = deployment.fingerprint().to_string();
         Ok((deployment, Started { engine, fingerprint }))

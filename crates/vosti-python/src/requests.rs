@@ -36,6 +36,7 @@ macro_rules! params {
             /// A [`Grammar`] as JSON.
             grammar: Option<String>,
             receipt: bool,
+            routed_experts: bool,
         }
 
         impl Params {
@@ -119,6 +120,7 @@ impl Params {
             logprobs: self.logprobs,
             processed: processed(&self.logprobs_mode)?,
             prompt_logprobs: self.prompt_logprobs,
+            routed_experts: self.routed_experts,
             salt: 0,
             digest: self.receipt,
             given: Vec::new(),
@@ -155,6 +157,7 @@ pub fn scored(sequence: Vec<Token>, own: &Own) -> Result<Asked, String> {
         logprobs: None,
         processed: false,
         prompt_logprobs: Some(0),
+        routed_experts: false,
         salt: 0,
         digest: false,
         given: Vec::new(),

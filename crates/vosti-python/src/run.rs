@@ -16,7 +16,7 @@ use vosti_engine::logprobs::Logprobs;
 use vosti_engine::{EngineError, Token};
 use vosti_server::answer::{Answers, Delta};
 use vosti_server::api::usage::now;
-use vosti_server::job::{InEngine, Update};
+use vosti_server::job::{Experts, InEngine, Update};
 use vosti_server::receipt::{Parameters, Receipt};
 
 /// Longest time until a waiting call looks for Ctrl-C.
@@ -33,6 +33,8 @@ pub struct Choice {
     token_ids: Vec<Token>,
     finish_reason: Option<&'static str>,
     logprobs: Option<Vec<Listed>>,
+    /// By position, layer and choice, if they were asked for and the answer has ended.
+    routed_experts: Option<Experts>,
     /// The receipt as JSON, if it was asked for and the answer has ended.
     receipt: Option<String>,
 }
@@ -321,6 +323,7 @@ impl Growing {
         if let Some(end) = delta.end {
             let reason = end.reason.as_api();
             choice.finish_reason = Some(reason);
+            choice.routed_experts = end.experts;
             if let (Some(parameters), Some(chain)) = (&self.parameters, end.chain) {
                 let receipt = Receipt {
                     version: Receipt::VERSION,

@@ -5,6 +5,7 @@ import json
 import operator
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sysconfig
@@ -13,8 +14,10 @@ import threading
 import time
 import tracemalloc
 import unittest
+from pathlib import Path
 
 import numpy as np
+from test_update_weights import TINY, tokenizer
 
 from vosti import LLM, AsyncLLM, SamplingParams, StructuredOutputsParams
 
@@ -79,6 +82,22 @@ class TestLLM(unittest.TestCase):
         rows = [row[token].logprob for row, token in zip(output.prompt_logprobs[1:], tokens[1:])]
         self.assertIsNone(output.prompt_logprobs[0])
         self.assertEqual(np.array(rows, dtype=np.float32).tobytes(), self.llm.score([tokens])[0].tobytes())
+
+    def test_the_experts_of_an_answer_are_those_of_its_replay(self):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "moe"
+            shutil.copytree(TINY.parent / "qwen3-moe", folder)
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
+            llm = LLM(str(folder), max_model_len=128)
+        asked = SamplingParams(seed=1, max_tokens=9, ignore_eos=True, routed_experts=True)
+        output = llm.generate([[5, 6, 7, 8, 9]], asked)[0]
+        tokens = [5, 6, 7, 8, 9, *output.outputs[0].token_ids]
+        experts = output.outputs[0].routed_experts
+        self.assertEqual((experts.shape, experts.dtype), ((len(tokens) - 1, 2, 2), np.int32))
+        again = llm.generate([tokens], SamplingParams(max_tokens=1, temperature=0, routed_experts=True))[0]
+        np.testing.assert_array_equal(again.outputs[0].routed_experts[:-1], experts)
+        with self.assertRaisesRegex(ValueError, "no mixture of experts"):
+            self.llm.generate(PROMPTS[0], SamplingParams(max_tokens=1, routed_experts=True))
 
     def test_an_answer_keeps_to_what_it_is_held_to(self):
         schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}}, "required": ["name"],

@@ -4,7 +4,7 @@
 //! never shown. Every generated token appears in token ids, log-probabilities and usage counts, including the tokens of a
 //! stop string.
 
-use crate::job::{Given, Job, Update};
+use crate::job::{Experts, Given, Job, Update};
 use crate::receipt::Chain;
 use std::sync::Arc;
 use vosti_engine::logprobs::Logprobs;
@@ -46,6 +46,8 @@ pub struct End {
     pub usage: Usage,
     /// The chain of digests, if the request asked for a receipt.
     pub chain: Option<Chain>,
+    /// The experts of each position, if the request asked for them.
+    pub experts: Option<Experts>,
 }
 
 /// Every answer of a request.
@@ -107,11 +109,11 @@ impl Answers {
                 let token = Some(Generated { token, logprobs, offset });
                 Some(Delta { index, text, token, end: None, repeated: given.is_some() })
             }
-            Update::Finished { prompt, choice, reason, usage, chain } => {
+            Update::Finished { prompt, choice, reason, usage, chain, experts } => {
                 let index = self.index(prompt, choice);
                 let answer = &mut self.answers[index];
-                let end = End { reason, usage, chain };
-                answer.end = Some(end.clone());
+                let end = End { reason, usage, chain, experts };
+                answer.end = Some(End { experts: None, ..end.clone() });
                 self.open -= 1;
                 let position = answer.tokens.len();
                 if position < answer.given.tokens.len() {

@@ -28,6 +28,8 @@ pub struct Job {
     pub processed: bool,
     /// The same for the prompt's tokens.
     pub prompt_logprobs: Option<usize>,
+    /// The experts that each position chose.
+    pub routed_experts: bool,
     /// Requests of different salts share no cached prefix.
     pub salt: u64,
     /// Hash every row of logits, for receipts.
@@ -59,6 +61,7 @@ impl Job {
             choices: self.choices,
             token_logits: self.logprobs.is_some() || self.digest,
             prompt_logits: self.prompt_logprobs.is_some(),
+            routed_experts: self.routed_experts,
             use_prefix_cache: true,
             salt: self.salt,
             foreseen: self.given_to(prompt).map(|given| given.tokens.clone()).collect(),
@@ -73,6 +76,7 @@ impl Job {
             prompt,
             logprobs: self.logprobs,
             prompt_logprobs: self.prompt_logprobs.unwrap_or(0),
+            experts: vec![self.routed_experts.then(Vec::new); self.choices as usize],
             chains: (0..self.choices).map(|_| chain()).collect(),
             shadows: (0..self.choices).map(|choice| self.shadow(prompt, choice)).collect(),
             tokens,
@@ -102,6 +106,9 @@ impl Job {
     }
 }
 
+/// The experts that the layers with a mixture chose: by position of prompt and answer but the last, by layer, in the order of the choice.
+pub type Experts = Vec<Vec<Vec<i32>>>;
+
 /// An event of the engine without logits.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "fields count from 0: the prompt of the job, its choice, a position in the prompt")]
@@ -130,6 +137,7 @@ pub enum Update {
         reason: FinishReason,
         usage: Usage,
         chain: Option<Chain>,
+        experts: Option<Experts>,
     },
     /// The sink panicked, or lacks the logits it asked for; the request is aborted.
     Broken,
@@ -166,6 +174,8 @@ struct Watcher<S> {
     tokens: Arc<[Token]>,
     logprobs: Option<usize>,
     prompt_logprobs: usize,
+    /// One entry for each choice; none if the request does not ask for them.
+    experts: Vec<Option<Experts>>,
     /// One entry for each choice; none if the request asks for no digest.
     chains: Vec<Option<Chain>>,
     /// One entry for each choice; none if log-probabilities are the model's own.
@@ -184,6 +194,12 @@ impl<S: FnMut(Update) -> bool> Watcher<S> {
                 let position = position + 1;
                 let logprobs = logprobs(logits, self.tokens[position], self.prompt_logprobs);
                 Update::Prompt { prompt, position, logprobs }
+            }
+            Event::Routed { choice, experts, .. } => {
+                if let Some(all) = &mut self.experts[choice as usize] {
+                    all.push(experts.to_vec());
+                }
+                return ControlFlow::Continue(());
             }
             Event::Token { choice, token, logits, .. } => {
                 match (&mut self.chains[choice as usize], self.logprobs, logits) {
@@ -208,7 +224,8 @@ impl<S: FnMut(Update) -> bool> Watcher<S> {
             }
             Event::Finished { choice, reason, usage, .. } => {
                 let chain = self.chains[choice as usize].take();
-                Update::Finished { prompt, choice, reason, usage, chain }
+                let experts = self.experts[choice as usize].take();
+                Update::Finished { prompt, choice, reason, usage, chain, experts }
             }
         };
         if (self.send)(update) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

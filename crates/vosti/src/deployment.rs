@@ -28,7 +28,7 @@ use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
-use vosti_engine::{Defaults, EngineError, Given, Numbers, Policy, SamplingError};
+use vosti_engine::{Defaults, Engine, EngineError, Given, Numbers, Policy, Routing, SamplingError};
 use vosti_kernels::{Admitted, CPU, Part};
 use vosti_model::{Arithmetic, ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
 use vosti_progress::Progress;
@@ -393,6 +393,19 @@ impl Deployment {
         }
         let plural = if self.threads == 1 { "" } else { "s" };
         format!("cpu: {} thread{plural}, {}", self.threads, self.isa.name())
+    }
+
+    /// An engine over a device with an empty pool. On a processor, requests may ask for the experts of a mixture.
+    pub fn engine(&self, asked: &DeviceConfig, policy: Policy) -> Result<Engine<AnyDevice>, DeployError> {
+        let mut engine = Engine::new(self.device(asked)?, self.program().clone(), policy)?;
+        let buffers = &self.plan.routed;
+        let read = |device: &AnyDevice, buffer: u32, row: usize| match device {
+            AnyDevice::Cpu(device) => device.integers(buffer, row).to_vec(),
+            AnyDevice::Gpu(_) => vec![],
+        };
+        let shown = self.gpu().is_none() && !buffers.is_empty();
+        engine.set_routing(shown.then(|| Routing { buffers: buffers.clone(), read }));
+        Ok(engine)
     }
 
     /// A device with an empty pool. Weights are shared with every other device of this deployment.

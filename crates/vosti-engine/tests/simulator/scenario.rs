@@ -111,8 +111,10 @@ fn sampling(random: &mut Random, vocab: u32) -> Sampling {
 /// A request of any length up to the context, whatever the pool holds.
 pub fn request(random: &mut Random, program: &Program) -> Request {
     let vocab = program.vocab;
+    let prompt = prompt(random, vocab, program.context as usize - 1);
     Request {
-        prompt: prompt(random, vocab, program.context as usize - 1),
+        routed_experts: prompt[0].is_multiple_of(5),
+        prompt,
         sampling: sampling(random, vocab),
         choices: random.pick(&[1, 1, 1, 2, 3]),
         token_logits: random.one_in(2),

@@ -3,12 +3,13 @@
 use crate::checkers;
 use crate::scenario::{self, Random, Successors};
 use std::collections::{BTreeMap, HashMap};
-use vosti_core::Program;
+use vosti_core::{Device, Program};
 use vosti_engine::faulty::{FailingDevice, Failure, Fault, FaultyDevice, Trigger};
 use vosti_engine::symbolic::{Answer, Reference, SymbolicDevice, answer};
-use vosti_engine::{Counters, Engine, Event, FinishReason, Policy, Request, RequestId};
+use vosti_engine::{Counters, Engine, Event, FinishReason, Policy, Request, RequestId, Routing};
 
-pub type SimEngine = Engine<FailingDevice<FaultyDevice<SymbolicDevice>>>;
+pub type SimDevice = FailingDevice<FaultyDevice<SymbolicDevice>>;
+pub type SimEngine = Engine<SimDevice>;
 
 /// Far more steps than any scenario needs: a run that takes more is a livelock.
 const STEPS_MAX: u64 = 100_000;
@@ -32,6 +33,7 @@ struct Client {
     request: Request,
     answer: Answer,
     prompt_rows: usize,
+    routed: usize,
     tokens: usize,
     started: bool,
     aborted: bool,
@@ -55,7 +57,9 @@ impl Client {
                 self.started = true;
                 Ok(())
             }
-            Event::Prompt { .. } | Event::Token { .. } if !self.started => violated("it never started".into()),
+            Event::Prompt { .. } | Event::Routed { .. } | Event::Token { .. } if !self.started => {
+                violated("it never started".into())
+            }
             Event::Prompt { position, logits, .. } => {
                 if !self.request.prompt_logits || position != self.prompt_rows || position + 1 >= prompt {
                     return violated(format!("prompt row {position} out of turn, {} were seen", self.prompt_rows));
@@ -63,7 +67,18 @@ impl Client {
                 self.prompt_rows += 1;
                 self.see_logits(position, logits)
             }
+            Event::Routed { position, experts, .. } => {
+                if !self.request.routed_experts || position != self.routed {
+                    return violated(format!("experts of {position} out of turn, {} were seen", self.routed));
+                }
+                self.routed += 1;
+                let row: Vec<f32> = experts[0].iter().map(|bits| f32::from_bits(*bits as u32)).collect();
+                self.see_logits(position, &row)
+            }
             Event::Token { index, position, token, logits, .. } => {
+                if self.request.routed_experts && self.routed <= position {
+                    return violated(format!("token {index} at {position} before the experts of {}", self.routed));
+                }
                 if index != self.tokens || position != prompt + index - 1 {
                     return violated(format!("token {index} at {position} out of turn, {} were seen", self.tokens));
                 }
@@ -102,6 +117,8 @@ impl Client {
         }
         let all_tokens = self.tokens == self.answer.tokens.len();
         let all_rows = !self.request.prompt_logits || self.prompt_rows + 1 == self.request.prompt.len();
+        let positions = self.request.prompt.len() + self.tokens - 1;
+        let all_rows = all_rows && (!self.request.routed_experts || self.routed == positions);
         if reason != self.answer.reason || !all_tokens || !all_rows {
             return violated(format!("ended with {reason:?} after {} tokens, right is {:?}", self.tokens, self.answer));
         }
@@ -125,7 +142,12 @@ impl Machine<'_> {
         let (rows_max, selected_max) = (self.rows_max, self.selected_max);
         let device = SymbolicDevice::new(self.program, &self.pages, rows_max, selected_max, self.weights);
         let device = FailingDevice::new(FaultyDevice::new(device, self.fault), self.trigger.clone());
-        Engine::new(device, self.program.clone(), policy).map_err(|e| Violation(e.to_string()))
+        let mut engine = Engine::new(device, self.program.clone(), policy).map_err(|e| Violation(e.to_string()))?;
+        // A row of logits stands for the choices of a layer's router: the program's last one chooses among selected rows only.
+        let read =
+            |device: &SimDevice, _: u32, row: usize| device.logits(row).iter().map(|x| x.to_bits() as i32).collect();
+        engine.set_routing(Some(Routing { buffers: vec![self.program.logits], read }));
+        Ok(engine)
     }
 }
 
@@ -258,6 +280,7 @@ impl World<'_> {
                 request: request.clone(),
                 started: false,
                 prompt_rows: 0,
+                routed: 0,
                 tokens: 0,
                 aborted: false,
                 finished: false,

@@ -216,7 +216,9 @@ impl Builder<'_> {
             ("SCALE", Const::Float(experts.scale)),
         ];
         let k = self.bind("route", &dims, vec![bias])?;
-        let ids = self.scratch_as(chosen, Dtype::I32, &[]);
+        // Each layer has a buffer of its own, which a client may ask for when the step has ended.
+        let ids = self.buffer(chosen, Dtype::I32, self.rows);
+        self.routed.push(ids);
         let shares = self.scratch_as(chosen, Dtype::F32, &[input, logits]);
         self.push_rowwise(k, vec![logits], vec![ids, shares]);
         Ok((ids, shares))

@@ -95,6 +95,8 @@ impl<'a> Target<'a> {
 pub struct ModelPlan {
     /// The forward pass as data.
     pub program: Program,
+    /// The buffer of each mixture's choice of experts, by layer. No other op writes it.
+    pub routed: Vec<u32>,
     /// The binding of each op's `k`.
     pub bindings: Vec<Binding>,
     /// Each weight that a binding names.
@@ -129,6 +131,7 @@ pub(crate) fn plan_with(
         groups: Vec::new(),
         layers: Vec::new(),
         caches: BTreeMap::new(),
+        routed: Vec::new(),
         bindings: Vec::new(),
         weights: BTreeMap::new(),
         ropes: Vec::new(),
@@ -145,6 +148,7 @@ pub(crate) fn plan_with(
             context,
             kernels: builder.bindings.len() as u32,
         },
+        routed: builder.routed,
         bindings: builder.bindings,
         weights: builder.weights,
     })
@@ -179,6 +183,8 @@ struct Builder<'a> {
     layers: Vec<LayerDecl>,
     /// The program's cache layer that a decoder layer attends to.
     caches: BTreeMap<usize, u32>,
+    /// The buffer of each mixture's choice.
+    routed: Vec<u32>,
     bindings: Vec<Binding>,
     weights: BTreeMap<String, Weight>,
     /// Rotary embeddings seen so far; a table is named by its index here.

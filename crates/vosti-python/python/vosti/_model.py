@@ -134,7 +134,9 @@ class Model:
             receipt = given.receipt and json.loads(given.receipt)
             # Equal ids and equal reasons are one object, in all outputs.
             reason = given.finish_reason and sys.intern(given.finish_reason)
-            return CompletionOutput(index, given.text, self._shared(ids), reason, listed, receipt)
+            routed = given.routed_experts
+            experts = None if routed is None else np.array(routed, np.int32)
+            return CompletionOutput(index, given.text, self._shared(ids), reason, listed, receipt, experts)
 
         outputs = [choice(index, given) for index, given in enumerate(answered.choices)]
         of_prompt = answered.prompt_logprobs

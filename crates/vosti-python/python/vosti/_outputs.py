@@ -4,6 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Logprob:
@@ -25,6 +27,9 @@ class CompletionOutput:
     logprobs: Optional[List[Dict[int, Logprob]]]
     #: The receipt for `vosti replay`, as decoded JSON, once the answer has ended; None unless `receipt` was asked for.
     receipt: Optional[Dict[str, Any]] = None
+    #: The experts that each token chose, of shape (positions of prompt and answer but the last, layers with a mixture, choices), int32,
+    #: in the order of the choice, once the answer has ended; None unless `routed_experts` was asked for.
+    routed_experts: Optional[np.ndarray] = None
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ class SamplingParams:
     structured_outputs: Optional[StructuredOutputsParams] = None
     #: Give each answer a receipt, with which `vosti replay` runs the request again and compares every logit.
     receipt: bool = False
+    #: Give each answer the experts that its tokens chose; the request then takes nothing from the prefix cache. Models with mixtures only.
+    routed_experts: bool = False
 
     def __post_init__(self) -> None:
         self._engine_form()

@@ -16,6 +16,7 @@ class Choice:
     token_ids: List[int]
     finish_reason: Optional[str]
     logprobs: Optional[List[Listed]]
+    routed_experts: Optional[List[List[List[int]]]]
     receipt: Optional[str]
 
 class Answered:

@@ -13,6 +13,7 @@ use super::{ApiError, ErrorBody};
 use crate::answer::{Answers, Delta, End};
 use crate::app::App;
 use crate::flow::{Flow, Step};
+use crate::job::Experts;
 use crate::receipt::Receipt;
 use crate::service::Service;
 use crate::stream;
@@ -117,6 +118,11 @@ pub struct ChatChoice {
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<Token>>,
+    /// The experts that each token chose, if asked for: by position of prompt and answer but the last, by layer with a mixture,
+    /// in the order of the choice. It comes with the answer's end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Vec<Vec<i32>>>>)]
+    pub routed_experts: Option<Experts>,
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -167,6 +173,11 @@ pub struct ChatChunkChoice {
     pub finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<Token>>,
+    /// The experts that each token chose, if asked for: by position of prompt and answer but the last, by layer with a mixture,
+    /// in the order of the choice. It comes with the answer's end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Vec<Vec<i32>>>>)]
+    pub routed_experts: Option<Experts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub vosti_receipt: Option<Receipt>,
@@ -341,6 +352,7 @@ impl ChatWriter {
             logprobs,
             finish_reason,
             token_ids: token.map(|generated| vec![generated.token]),
+            routed_experts: delta.end.as_ref().and_then(|end| end.experts.clone()),
             vosti_receipt: receipt(&self.service, &self.prepared, answers, delta, finish_reason.unwrap_or_default()),
         }
     }
@@ -410,6 +422,7 @@ impl ChatWriter {
             logprobs: self.prepared.job.logprobs.map(|_| ChatLogprobs::default()),
             finish_reason: "length",
             token_ids: self.prepared.return_token_ids.then(Vec::new),
+            routed_experts: None,
             vosti_receipt: None,
         }
     }
@@ -442,6 +455,7 @@ impl ChatChoice {
         }
         if let Some(reason) = more.finish_reason {
             self.finish_reason = reason;
+            self.routed_experts = more.routed_experts;
             self.vosti_receipt = more.vosti_receipt;
             // An empty answer has an empty text; an answer with calls only has no text.
             if self.message.tool_calls.is_empty() {

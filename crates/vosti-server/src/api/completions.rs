@@ -12,6 +12,7 @@ use super::{ApiError, ErrorBody};
 use crate::answer::{Answers, Delta};
 use crate::app::App;
 use crate::flow::{Flow, Step};
+use crate::job::Experts;
 use crate::receipt::Receipt;
 use crate::service::Service;
 use crate::{stream, submit};
@@ -147,6 +148,11 @@ pub struct CompletionChoice {
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<Token>>,
+    /// The experts that each token chose, if asked for: by position of prompt and answer but the last, by layer with a mixture,
+    /// in the order of the choice. It comes with the answer's end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Vec<Vec<i32>>>>)]
+    pub routed_experts: Option<Experts>,
     /// If asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -280,6 +286,7 @@ impl TextWriter {
             prompt_logprobs: None,
             prompt_token_ids: (begin && ids).then(|| prompt.to_vec()),
             token_ids: ids.then(Vec::new),
+            routed_experts: None,
             vosti_receipt: None,
         }
     }
@@ -289,6 +296,7 @@ impl TextWriter {
         let begun = std::mem::replace(&mut self.begun[delta.index], true);
         let mut choice = self.part(delta.index, !begun);
         choice.finish_reason = delta.end.as_ref().map(|end| end.reason.as_api());
+        choice.routed_experts = delta.end.as_ref().and_then(|end| end.experts.clone());
         if self.prepared.score_only {
             // The engine's one token is not part of the answer.
             return choice;
@@ -339,8 +347,9 @@ impl TextWriter {
                 Step::Answer(delta) => {
                     let mut more = self.choice(&flow.answers, &delta);
                     if delta.repeated {
-                        let CompletionChoice { finish_reason, vosti_receipt, .. } = more;
-                        more = CompletionChoice { finish_reason, vosti_receipt, ..self.part(delta.index, false) };
+                        let CompletionChoice { finish_reason, routed_experts, vosti_receipt, .. } = more;
+                        let none = self.part(delta.index, false);
+                        more = CompletionChoice { finish_reason, routed_experts, vosti_receipt, ..none };
                     }
                     match &mut choices[delta.index] {
                         Some(choice) => choice.append(more),
@@ -396,6 +405,7 @@ impl CompletionChoice {
             all.extend(more);
         }
         self.finish_reason = self.finish_reason.or(more.finish_reason);
+        self.routed_experts = self.routed_experts.take().or(more.routed_experts);
         self.vosti_receipt = self.vosti_receipt.take().or(more.vosti_receipt);
     }
 }

@@ -177,6 +177,7 @@ impl From<EngineError> for ApiError {
             }
             EngineError::EmptyPrompt | EngineError::TokenOutsideVocabulary { .. } => Self::field("prompt", message),
             EngineError::NoChoices => Self::field("n", message),
+            EngineError::NoRouting => Self::field("return_routed_experts", message),
             EngineError::Sampling(_) => Self::invalid(message),
             EngineError::QueueFull { .. } => Self::too_many(message, 1),
             EngineError::Gone => Self::internal("the engine has ended; the server needs a restart"),

@@ -93,6 +93,9 @@ macro_rules! with_numbers {
             pub prompt_logprobs: Option<usize>,
             /// Put the prompt's and the answer's token ids into the response. Default false.
             pub return_token_ids: Option<bool>,
+            /// Report the experts that each token chose, `routed_experts`, of the prompt and of the answer: for models with
+            /// mixtures of experts, on a processor. The request takes nothing from the prefix cache. Default false.
+            pub return_routed_experts: Option<bool>,
             /// Begin the prompt with the model's beginning-of-text token. Default: true for text, false for chat,
             /// where the template writes it.
             pub add_special_tokens: Option<bool>,
@@ -137,6 +140,7 @@ macro_rules! with_numbers {
                     logprobs_mode: self.logprobs_mode,
                     prompt_logprobs: self.prompt_logprobs,
                     return_token_ids: self.return_token_ids,
+                    return_routed_experts: self.return_routed_experts,
                     add_special_tokens: self.add_special_tokens,
                     cache_salt: self.cache_salt.take(),
                     user: self.user.take(),

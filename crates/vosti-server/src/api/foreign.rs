@@ -187,9 +187,8 @@ pub const FIELDS: &[Foreign] = rows! {
         return_tokens_as_token_ids: Vllm, FALSE, "use return_token_ids";
         return_token_offsets: Vllm, FALSE, "text_offset of logprobs has them";
         return_hidden_states: Sglang, FALSE, "hidden states stay on the device";
-        return_routed_experts: Sglang, FALSE, "the experts of a row are not reported";
-        routed_experts_start_len: Sglang, ZERO, "the experts of a row are not reported";
-        routed_experts_prompt_start: Vllm, ZERO, "the experts of a row are not reported";
+        routed_experts_start_len: Sglang, ZERO, "return_routed_experts reports every position";
+        routed_experts_prompt_start: Vllm, ZERO, "return_routed_experts reports every position";
         return_cached_tokens_details: Sglang, FALSE, "usage.prompt_tokens_details has the sum";
         return_mm_kwargs: Vllm, Any, "answers are to text";
         images_config: Sglang, Any, "answers are to text";

@@ -176,13 +176,24 @@ pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Re
     let digest = shared.vosti_digest.unwrap_or(false);
     let processed = shared.logprobs_mode == Some(LogprobsMode::Processed);
     let return_token_ids = shared.return_token_ids.unwrap_or(false);
+    let routed_experts = shared.return_routed_experts.unwrap_or(false);
     let sampling =
         sampling(service, shared, (ask.held.as_ref(), ask.thinking), tokens_max, seed.bits(), &mut warnings)?;
     let parameters = digest.then(|| Parameters::of(&sampling, ask.held.map(|held| held.grammar)));
     let prompts: Vec<Arc<[Token]>> = ask.prompts.into_iter().map(Arc::from).collect();
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
-    let mut job =
-        Job { prompts, sampling, choices, logprobs, processed, prompt_logprobs, salt, digest, given: Vec::new() };
+    let mut job = Job {
+        prompts,
+        sampling,
+        choices,
+        logprobs,
+        processed,
+        prompt_logprobs,
+        routed_experts,
+        salt,
+        digest,
+        given: Vec::new(),
+    };
     if let Some(resume) = resume {
         job.given = resume.given(&service.identity.fingerprint, service.identity.vocab, job.answers(), tokens_max)?;
     }

@@ -61,6 +61,37 @@ async fn a_streamed_chat_is_the_whole_one_in_parts() {
     assert_ne!(whole["choices"][0]["message"], whole["choices"][1]["message"], "choices draw differently");
 }
 
+/// The toy's rows choose their best next token.
+#[tokio::test]
+async fn routed_experts_are_those_of_each_position() {
+    let server = serve(&Options { experts: true, ..Options::default() });
+    let more =
+        json!({"temperature": 0, "ignore_eos": true, "return_token_ids": true, "return_routed_experts": true, "n": 2});
+    for (path, body) in [(CHAT, chat("Hello")), (TEXT, completion("abc"))] {
+        let whole = server.ok(path, with(body.clone(), more.clone())).await;
+        for choice in whole["choices"].as_array().unwrap() {
+            let ids = choice["token_ids"].as_array().unwrap();
+            let prompt = whole["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
+            let experts = choice["routed_experts"].as_array().unwrap();
+            assert_eq!(experts.len(), prompt + ids.len() - 1, "{whole}");
+            for (row, id) in experts[prompt - 1..].iter().zip(ids) {
+                assert_eq!(*row, json!([[id], [id]]), "a row of two layers");
+            }
+        }
+        let streamed = server.post(path, with(body.clone(), with(more.clone(), json!({"stream": true})))).await;
+        let last =
+            |chunk: &Value| chunk["choices"].as_array().unwrap().iter().find_map(|c| c.get("routed_experts").cloned());
+        let streamed: Vec<Value> = streamed.chunks().iter().filter_map(last).collect();
+        let both = [0, 1].map(|choice| whole["choices"][choice]["routed_experts"].clone());
+        assert_eq!(streamed, both, "in the last chunk of each choice");
+        let refused = toy().post(path, with(body, more.clone())).await;
+        assert_eq!(
+            (refused.status.as_u16(), &refused.json()["error"]["param"]),
+            (400, &json!("return_routed_experts"))
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_streamed_completion_is_the_whole_one_in_parts() {
     let server = toy();

@@ -126,6 +126,8 @@ pub struct Options {
     pub trust_chat_template: bool,
     pub template: String,
     pub defaults: vosti_engine::Defaults,
+    /// Rows have experts: the best next token stands for the one that a row chose.
+    pub experts: bool,
 }
 
 impl Default for Options {
@@ -144,6 +146,7 @@ impl Default for Options {
             trust_chat_template: false,
             template: TEMPLATE.into(),
             defaults: vosti_engine::Defaults::default(),
+            experts: false,
         }
     }
 }
@@ -168,7 +171,10 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
     let inner = SymbolicDevice::new(&program, &[options.pages], 64, 64, WEIGHTS);
     let (open, gate) = channel();
     let device = Gated { inner, gate: options.gated.then_some(gate) };
-    let engine = Engine::new(device, program, options.policy).unwrap();
+    let buffers = vec![program.logits; 2];
+    let mut engine = Engine::new(device, program, options.policy).unwrap();
+    let read = |device: &Gated, _: u32, row: usize| vec![device.best(row) as i32];
+    engine.set_routing(options.experts.then(|| vosti_engine::Routing { buffers, read }));
     let identity = Identity {
         fingerprint: "vosti-toy".into(),
         arithmetic: "bf16".into(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use vosti_core::PAGE;
 use vosti_determinism::prompts;
-use vosti_engine::{Engine, Event, Request, RequestId, Sampling, Token};
+use vosti_engine::{Event, Request, RequestId, Sampling, Token};
 use vosti_progress::Progress;
 
 /// The sizes of a trace.
@@ -91,7 +91,7 @@ pub fn play(deployment: &Deployment, trace: Trace, progress: &dyn Progress) -> R
     let pages = (trace.sessions + 1) * trace.longest().div_ceil(PAGE) + trace.sessions;
     let (rows_max, together) = (policy.rows_step_max, trace.sessions + 1);
     let config = DeviceConfig { pages: Some(pages), together, rows_max, ..DeviceConfig::default() };
-    let mut engine = Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?;
+    let mut engine = deployment.engine(&config, policy)?;
     let facts = deployment.facts();
     let tokens = |label: &str, len: usize| prompts::prompt(&facts, 1, label, len);
     let shared = tokens("shared", trace.shared);
@@ -151,7 +151,7 @@ pub fn play(deployment: &Deployment, trace: Trace, progress: &dyn Progress) -> R
                     session.due = end + Duration::from_secs_f64(trace.pause_s);
                     session.ended = (session.turn == trace.turns).then_some(end);
                 }
-                Event::Started { .. } | Event::Prompt { .. } => {}
+                Event::Started { .. } | Event::Prompt { .. } | Event::Routed { .. } => {}
             }
         })?;
         progress.done(done);

@@ -93,7 +93,7 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
     // Each row of a step takes a slot of the pool.
     let slots = pages.map_or(usize::MAX, |pages| pages.saturating_mul(PAGE));
     let config = DeviceConfig { pages, rows_max: policy.rows_step_max.min(slots), ..DeviceConfig::default() };
-    Ok(Engine::new(deployment.device(&config)?, deployment.program().clone(), policy)?)
+    Ok(deployment.engine(&config, policy)?)
 }
 
 /// Pages of the pool: pages with a state are fewer.

@@ -107,7 +107,7 @@ impl Streamed {
                 self.reasons[choice] = Some(reason);
                 self.cached_tokens = self.cached_tokens.max(usage.cached_tokens);
             }
-            Event::Started { .. } | Event::Prompt { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } | Event::Routed { .. } => {}
         }
     }
 

@@ -6,7 +6,7 @@
 use super::{DeployError, Deployment, DeviceConfig};
 use vosti_core::PAGE;
 use vosti_determinism::prompts;
-use vosti_engine::{Engine, Event, Policy, Request, Sampling};
+use vosti_engine::{Event, Policy, Request, Sampling};
 use vosti_kernels::ttir_hash;
 
 impl Deployment {
@@ -45,7 +45,7 @@ impl Deployment {
         let facts = self.facts();
         let config = DeviceConfig { pages: Some(1), rows_max: 16, ..DeviceConfig::default() };
         let policy = Policy { rows_step_max: 16, prefix_cache: false, ..Policy::default() };
-        let mut engine = Engine::new(self.device(&config)?, self.program().clone(), policy)?;
+        let mut engine = self.engine(&config, policy)?;
         let len = 12.min(facts.context - 3);
         let prompt = prompts::prompt(&facts, 0, "numeric probe", len);
         engine.submit(Request::new(prompt, Sampling::greedy(2)))?;
