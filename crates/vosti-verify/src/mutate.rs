@@ -87,6 +87,8 @@ fn alter(kind: &mut OpKind, choice: usize) -> Option<(String, bool)> {
             *axis = other;
             done(format!("program id of axis {other}"))
         }
+        // A shift's amount must be a constant: a text with another one is not read.
+        OpKind::Binary { op: Binary::Shl | Binary::ShrS | Binary::ShrU, .. } => None,
         OpKind::Binary { op, a, b } => {
             if choice == 0 {
                 std::mem::swap(a, b);
