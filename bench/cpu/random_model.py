@@ -1,23 +1,44 @@
-"""A Llama of a given shape whose weights are random Q4_K_M blocks, as a GGUF file.
+"""A Llama or a mixture of a given shape whose weights are random Q4_K_M blocks, as a GGUF file.
 
-    python random_model.py 1.7b|8b VOCABULARY.gguf OUT.gguf
+    python random_model.py 1.7b|8b|30b-a3b[:LAYERS] VOCABULARY.gguf OUT.gguf
 
 Speed and memory depend on a file's shape and types, not on its numbers, and models of these sizes cannot be fetched from
 everywhere. Types follow llama.cpp's recipe of Q4_K_M (`llama_tensor_get_type_impl`, src/llama-quant.cpp): Q6_K for the output
 matrix and, in half of the layers, for values and the perceptron's way down. The tokenizer is VOCABULARY's.
 """
 import sys
+from typing import NamedTuple
 
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
-# hidden, layers, heads, key-value heads, intermediate, context, rotary base, tied
+
+
+class Shape(NamedTuple):
+    architecture: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head: int
+    #: Of the perceptron, or of each expert.
+    intermediate: int
+    context: int
+    base: float
+    tied: bool
+    #: Experts of a layer, and how many of them a row chooses; 0 for a perceptron.
+    experts: int = 0
+    chosen: int = 0
+
+
 SHAPES = {
     # SmolLM2 1.7B
-    "1.7b": (2048, 24, 32, 32, 8192, 8192, 130000.0, True),
+    "1.7b": Shape("llama", 2048, 24, 32, 32, 64, 8192, 8192, 130000.0, True),
     # Llama 3.1 8B
-    "8b": (4096, 32, 32, 8, 14336, 131072, 500000.0, False),
+    "8b": Shape("llama", 4096, 32, 32, 8, 128, 14336, 131072, 500000.0, False),
+    # Qwen 3 30B-A3B
+    "30b-a3b": Shape("qwen3moe", 2048, 48, 32, 4, 128, 768, 40960, 1000000.0, False, 128, 8),
 }
 # Bytes of a block of 256 elements.
 BLOCK = {Type.Q4_K: 144, Type.Q6_K: 210}
@@ -27,38 +48,53 @@ def more_bits(layer, layers):
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
-def blocks(rng, kind, rows, columns):
+def blocks(rng, kind, dims, columns):
     """Random blocks whose weights are a few hundredths: scales are set, everything else is drawn."""
-    data = rng.integers(0, 256, (rows, columns // 256, BLOCK[kind]), dtype=np.uint8)
+    data = rng.integers(0, 256, (*dims, columns // 256, BLOCK[kind]), dtype=np.uint8)
     if kind == Type.Q4_K:
-        data[:, :, 0:4] = np.array([1e-4, 7.5e-4], np.float16).view(np.uint8)
+        data[..., 0:4] = np.array([1e-4, 7.5e-4], np.float16).view(np.uint8)
     else:
-        data[:, :, 208:210] = np.array([1.5e-5], np.float16).view(np.uint8)
-    return data.reshape(rows, -1)
+        data[..., 208:210] = np.array([1.5e-5], np.float16).view(np.uint8)
+    return data.reshape(*dims, -1)
 
 
 def tensors(shape, vocabulary):
-    """Name, type, rows and columns of each tensor, in the order in which they are written; norms have no type."""
-    hidden, layers, heads, kv_heads, intermediate, _, _, tied = shape
-    head = hidden // heads
-    yield "token_embd.weight", Type.Q6_K if tied else Type.Q4_K, vocabulary, hidden
+    """Name, type, rows (behind the number of experts, if each has a matrix) and columns of each tensor, in the order in which they are
+    written; norms and routers have no type and are FP32."""
+    hidden, inner, layers = shape.hidden, shape.intermediate, shape.layers
+    wide, narrow = shape.heads * shape.head, shape.kv_heads * shape.head
+    each, end = ((shape.experts,), "_exps") if shape.experts else ((), "")
+    yield "token_embd.weight", Type.Q6_K if shape.tied else Type.Q4_K, (vocabulary,), hidden
     for layer in range(layers):
         best = Type.Q6_K if more_bits(layer, layers) else Type.Q4_K
+        mixture = [
+            ("attn_q_norm", None, (), shape.head),
+            ("attn_k_norm", None, (), shape.head),
+            ("ffn_gate_inp", None, each, hidden),
+        ]
         for name, kind, rows, columns in [
-            ("attn_norm", None, 1, hidden),
-            ("attn_q", Type.Q4_K, hidden, hidden),
-            ("attn_k", Type.Q4_K, kv_heads * head, hidden),
-            ("attn_v", best, kv_heads * head, hidden),
-            ("attn_output", Type.Q4_K, hidden, hidden),
-            ("ffn_norm", None, 1, hidden),
-            ("ffn_gate", Type.Q4_K, intermediate, hidden),
-            ("ffn_up", Type.Q4_K, intermediate, hidden),
-            ("ffn_down", best, hidden, intermediate),
+            ("attn_norm", None, (), hidden),
+            ("attn_q", Type.Q4_K, (wide,), hidden),
+            ("attn_k", Type.Q4_K, (narrow,), hidden),
+            ("attn_v", best, (narrow,), hidden),
+            ("attn_output", Type.Q4_K, (hidden,), wide),
+            ("ffn_norm", None, (), hidden),
+            *(mixture if shape.experts else []),
+            (f"ffn_gate{end}", Type.Q4_K, (*each, inner), hidden),
+            (f"ffn_up{end}", Type.Q4_K, (*each, inner), hidden),
+            (f"ffn_down{end}", best, (*each, hidden), inner),
         ]:
             yield f"blk.{layer}.{name}.weight", kind, rows, columns
-    yield "output_norm.weight", None, 1, hidden
-    if not tied:
-        yield "output.weight", Type.Q6_K, vocabulary, hidden
+    yield "output_norm.weight", None, (), hidden
+    if not shape.tied:
+        yield "output.weight", Type.Q6_K, (vocabulary,), hidden
+
+
+def numbers(rng, dims, columns):
+    """Ones for a norm, small random numbers for a router, so that rows choose different experts."""
+    if not dims:
+        return np.ones(columns, np.float32)
+    return (rng.standard_normal((*dims, columns), np.float32) / 32).astype(np.float32)
 
 
 def tokenizer(writer, path):
@@ -79,34 +115,40 @@ def tokenizer(writer, path):
 
 
 def main(name, vocabulary, out):
-    shape = SHAPES[name]
-    hidden, layers, heads, kv_heads, intermediate, context, base, _ = shape
-    writer = GGUFWriter(out, "llama")
+    name, _, layers = name.partition(":")
+    shape = SHAPES[name]._replace(**({"layers": int(layers)} if layers else {}))
+    writer = GGUFWriter(out, shape.architecture)
     writer.add_name(f"random {name}")
     size = tokenizer(writer, vocabulary)
-    writer.add_block_count(layers)
-    writer.add_context_length(context)
-    writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(intermediate)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
-    writer.add_rope_dimension_count(hidden // heads)
-    writer.add_rope_freq_base(base)
+    writer.add_block_count(shape.layers)
+    writer.add_context_length(shape.context)
+    writer.add_embedding_length(shape.hidden)
+    writer.add_feed_forward_length(shape.intermediate)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_rope_dimension_count(shape.head)
+    writer.add_rope_freq_base(shape.base)
     writer.add_layer_norm_rms_eps(1e-5)
+    if shape.experts:
+        writer.add_key_length(shape.head)
+        writer.add_value_length(shape.head)
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.chosen)
+        writer.add_expert_feed_forward_length(shape.intermediate)
     writer.add_vocab_size(size)
     writer.add_file_type(15)
-    for tensor, kind, rows, columns in tensors(shape, size):
+    for tensor, kind, dims, columns in tensors(shape, size):
         if kind is None:
-            writer.add_tensor_info(tensor, (columns,), np.dtype(np.float32), 4 * columns)
+            writer.add_tensor_info(tensor, (*dims, columns), np.dtype(np.float32), 4 * int(np.prod(dims)) * columns)
         else:
             row = columns // 256 * BLOCK[kind]
-            writer.add_tensor_info(tensor, (rows, row), np.dtype(np.uint8), rows * row, kind)
+            writer.add_tensor_info(tensor, (*dims, row), np.dtype(np.uint8), int(np.prod(dims)) * row, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     rng = np.random.default_rng(1)
-    for _, kind, rows, columns in tensors(shape, size):
-        writer.write_tensor_data(np.ones(columns, np.float32) if kind is None else blocks(rng, kind, rows, columns))
+    for _, kind, dims, columns in tensors(shape, size):
+        writer.write_tensor_data(numbers(rng, dims, columns) if kind is None else blocks(rng, kind, dims, columns))
     writer.close()
 
 

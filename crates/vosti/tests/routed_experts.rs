@@ -85,8 +85,8 @@ fn experts_of_a_request_do_not_depend_on_what_else_happens() {
         };
         let small = Policy { rows_step_max: 24, rows_sequence_max: 7, ..Policy::default() };
         for (policy, preempt) in [
-            (small.clone(), false),
-            (small.clone(), true),
+            (small, false),
+            (small, true),
             (Policy { speculation: Speculation::NGRAM, ..Policy::default() }, true),
         ] {
             let first = asks(&prompt, 12);

@@ -31,7 +31,8 @@ pub struct Bench {
     /// Sequences that decode together
     #[arg(long, value_delimiter = ',', default_value = "1,4,8")]
     batch: Vec<usize>,
-    /// Models of the catalogue, or `random-1.7b` and `random-8b`: Q4_K_M files of a Llama of that size with random weights
+    /// Models of the catalogue, or `random-1.7b`, `random-8b` and `random-30b-a3b`: Q4_K_M files of a Llama, or of Qwen 3's mixture, of that
+    /// size with random weights (`random-30b-a3b:12`: with 12 of its layers)
     #[arg(long, value_delimiter = ',', default_value = "smollm2-135m,gemma3-270m,random-1.7b")]
     model: Vec<String>,
     /// `file`: both engines on the file, and llama.cpp on its Q4_0; `bf16`: both engines on the same weights in BF16
@@ -128,9 +129,13 @@ impl Engines {
     /// The model's file: downloaded, or made with random weights.
     fn file(&self, name: &str) -> Result<PathBuf> {
         match name.strip_prefix("random-") {
-            Some("1.7b") => self.peer.random("1.7b", &pull(&self.vosti, "smollm2-135m")?),
+            Some(shape) if shape == "1.7b" || shape.starts_with("30b-a3b") => {
+                self.peer.random(shape, &pull(&self.vosti, "smollm2-135m")?)
+            }
             Some("8b") => self.peer.random("8b", &llama_cpp::source()?.join("models/ggml-vocab-llama-bpe.gguf")),
-            Some(_) => bail!("{name} is not a model of this benchmark; it has random-1.7b and random-8b"),
+            Some(_) => {
+                bail!("{name} is not a model of this benchmark; it has random-1.7b, random-8b and random-30b-a3b")
+            }
             None => pull(&self.vosti, name),
         }
     }

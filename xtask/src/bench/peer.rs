@@ -55,7 +55,7 @@ impl Peer {
         })
     }
 
-    /// A file of a Llama of this shape with random weights in Q4_K_M, and another model's tokenizer.
+    /// A file of a model of this shape with random weights in Q4_K_M, and another model's tokenizer.
     pub fn random(&self, shape: &str, vocabulary: &Path) -> Result<PathBuf> {
         self.made(&format!("random-{shape}-Q4_K_M.gguf"), |partial| {
             let mut make = Command::new(python::interpreter()?);

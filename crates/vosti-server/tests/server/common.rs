@@ -174,7 +174,7 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
     let buffers = vec![program.logits; 2];
     let mut engine = Engine::new(device, program, options.policy).unwrap();
     let read = |device: &Gated, _: u32, row: usize| vec![device.best(row) as i32];
-    engine.set_routing(options.experts.then(|| vosti_engine::Routing { buffers, read }));
+    engine.set_routing(options.experts.then_some(vosti_engine::Routing { buffers, read }));
     let identity = Identity {
         fingerprint: "vosti-toy".into(),
         arithmetic: "bf16".into(),
