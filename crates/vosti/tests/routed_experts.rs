@@ -84,11 +84,9 @@ fn experts_of_a_request_do_not_depend_on_what_else_happens() {
             [Request { routed_experts: false, ..first.clone() }, first, other(1), asks(&other(2).prompt, 9)].into()
         };
         let small = Policy { rows_step_max: 24, rows_sequence_max: 7, ..Policy::default() };
-        for (policy, preempt) in [
-            (small, false),
-            (small, true),
-            (Policy { speculation: Speculation::NGRAM, ..Policy::default() }, true),
-        ] {
+        for (policy, preempt) in
+            [(small, false), (small, true), (Policy { speculation: Speculation::NGRAM, ..Policy::default() }, true)]
+        {
             let first = asks(&prompt, 12);
             let got = serve(&deployment, policy, others(first), preempt);
             assert_eq!(got[1], alone, "{name}");
