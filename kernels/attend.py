@@ -93,10 +93,9 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     # Unseen keys of a seen page added +0 or -0. `+ 0.0` turns a -0 into +0, so that they do not show, here and below.
     if split == 0:
         # No branch: a proof has a case for each. A sum of weights is at least 1, so that a weight of 0 leaves its bits.
-        head = tl.arange(0, GP)[None, :, None]
+        head = tl.arange(0, LANES) % GP
         sink = tl.load(sinks + kv * GROUP + head, mask=(head < GROUP) & (SINKS == 1), other=0.0)
-        weight = tl.exp2(tl.broadcast_to(sink, (BQ, GP, 1)) - tl.reshape(top[:, None], (BQ, GP, 1)))
-        whole = total + tl.reshape(tl.where(SINKS == 1, weight, 0.0), (LANES,))
+        whole = total + tl.where(SINKS == 1, tl.exp2(sink - top), 0.0)
         result = acc / whole[:, None] + 0.0
         out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
                                      (BQ, GP, DP), (2, 1, 0))

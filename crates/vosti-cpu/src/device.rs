@@ -168,7 +168,12 @@ impl CpuDevice {
         }
         let mut ahead = None;
         for (i, (ready, wired)) in launches.iter_mut().zip(&wiring.launches).enumerate().rev() {
-            ahead = wiring.panels(wired).map(|panels| Ahead { launch: i, panels }).or(ahead);
+            let listed = wiring.kernels[wired.kernel].plan.as_ref().is_some_and(|plan| plan.chosen.is_some());
+            ahead = match wiring.panels(wired) {
+                // Which panels it reads is known only when it begins.
+                _ if listed => None,
+                panels => panels.map(|panels| Ahead { launch: i, panels }).or(ahead),
+            };
             ready.ahead = ahead;
         }
         let scratch = wiring.kernels.iter().filter_map(|k| k.plan.as_ref()).map(|p| p.scratch).max().unwrap_or(0);
@@ -232,10 +237,13 @@ impl CpuDevice {
                     grid
                 }
             };
-            let sweep = compiled.plan.as_ref().and_then(|p| p.sweep);
-            ready.units = Units::of(ready.grid, sweep, self.pool.threads());
+            let threads = self.pool.threads();
+            ready.units = match &compiled.plan {
+                Some(plan) if plan.chosen.is_some() => Units::listed(ready.grid, threads),
+                plan => Units::of(ready.grid, plan.as_ref().and_then(|p| p.sweep), threads),
+            };
             // The counter begins after the units that each worker starts with.
-            ready.next.store(ready.units.first(self.pool.threads()).start, Relaxed);
+            ready.next.store(ready.units.first(threads).start, Relaxed);
         }
         Ok(())
     }

@@ -95,7 +95,7 @@ pub struct Units {
     pub count: usize,
     /// The axis walked first, if programs along it read the same right operand of a dot, and its extent.
     sweep: Option<(usize, usize)>,
-    /// How many programs in a row each worker starts with.
+    /// How many programs in a row each worker starts with; 0 if it takes the first ones like the others.
     run: usize,
     threads: usize,
 }
@@ -115,6 +115,11 @@ impl Units {
     pub fn first(&self, worker: usize) -> Range<usize> {
         let start = (worker * self.run).min(self.count);
         start..(start + self.run).min(self.count)
+    }
+
+    /// Programs that are known only when the launch begins; [`Units::count`] is set then.
+    pub fn listed(grid: [usize; 3], threads: usize) -> Self {
+        Self { count: grid.iter().product(), sweep: None, run: 0, threads }
     }
 
     /// The panels of a weight with which a worker starts.
@@ -171,6 +176,7 @@ pub unsafe fn work<'a>(
 ) {
     let mut start = Instant::now();
     let mut waits = false;
+    let mut programs = Vec::new();
     for (number, launch) in launches.iter().enumerate() {
         // If a launch is empty, the next one waits in its place.
         waits |= launch.waits;
@@ -190,18 +196,33 @@ pub unsafe fn work<'a>(
         match program.plan {
             Some(plan) => {
                 machine.begin(plan, launch.grid.map(|n| n as i32));
+                let mut units = launch.units;
+                if plan.chosen.is_some() {
+                    // SAFETY: the caller's promise.
+                    if unsafe { machine.chosen(plan, params, &mut programs) }.is_err() {
+                        fault.set(number);
+                    }
+                    units.count = programs.len();
+                }
                 // Each worker starts with fixed units, whose weights it may have prefetched.
-                let mut taken = launch.units.first(worker.index);
-                while !taken.is_empty() {
+                let mut taken = units.first(worker.index);
+                loop {
                     for i in taken {
-                        // Later query tiles see more keys, so they run first. Launches that sweep weights run in memory order.
-                        let unit = if plan.sweep.is_none() { launch.units.count - 1 - i } else { i };
+                        let program = match plan.sweep {
+                            _ if plan.chosen.is_some() => programs[i],
+                            Some(_) => units.program(launch.grid, i),
+                            // Later query tiles see more keys, so they run first. Launches that sweep weights run in memory order.
+                            None => units.program(launch.grid, units.count - 1 - i),
+                        };
                         // SAFETY: the caller's promise.
-                        if unsafe { machine.run(plan, params, launch.units.program(launch.grid, unit)) }.is_err() {
+                        if unsafe { machine.run(plan, params, program) }.is_err() {
                             fault.set(number);
                         }
                     }
-                    taken = launch.units.take(&launch.next);
+                    taken = units.take(&launch.next);
+                    if taken.is_empty() {
+                        break;
+                    }
                 }
             }
             None if worker.index == 0 => {
@@ -317,20 +338,21 @@ mod tests {
                 ([2, 3, 5], Some(2)),
                 ([7, 3, 1], None),
             ] {
-                let units = Units::of(grid, sweep, threads);
-                let next = AtomicUsize::new(units.first(threads).start);
-                let mut runs: Vec<Range<usize>> = (0..threads).map(|worker| units.first(worker)).collect();
-                runs.extend(std::iter::repeat_with(|| units.take(&next)).take_while(|run| !run.is_empty()));
-                let taken: Vec<usize> = runs.iter().cloned().flatten().collect();
-                assert_eq!(taken, (0..units.count).collect::<Vec<_>>(), "{grid:?} by {threads}");
-                let mut programs = vec![0; grid.iter().product()];
-                for unit in taken {
-                    let [x, y, z] = units.program(grid, unit).map(|at| at as usize);
-                    programs[x + grid[0] * (y + grid[1] * z)] += 1;
+                for units in [Units::of(grid, sweep, threads), Units::listed(grid, threads)] {
+                    let next = AtomicUsize::new(units.first(threads).start);
+                    let mut runs: Vec<Range<usize>> = (0..threads).map(|worker| units.first(worker)).collect();
+                    runs.extend(std::iter::repeat_with(|| units.take(&next)).take_while(|run| !run.is_empty()));
+                    let taken: Vec<usize> = runs.iter().cloned().flatten().collect();
+                    assert_eq!(taken, (0..units.count).collect::<Vec<_>>(), "{grid:?} by {threads}");
+                    let mut programs = vec![0; grid.iter().product()];
+                    for unit in taken {
+                        let [x, y, z] = units.program(grid, unit).map(|at| at as usize);
+                        programs[x + grid[0] * (y + grid[1] * z)] += 1;
+                    }
+                    assert!(programs.iter().all(|times| *times == 1), "{grid:?} by {threads}");
+                    // The last run is one program, so that no worker waits long for another.
+                    assert!(runs.last().is_none_or(|run| run.len() == 1), "{runs:?}");
                 }
-                assert!(programs.iter().all(|times| *times == 1), "{grid:?} by {threads}");
-                // The last run is one program, so that no worker waits long for another.
-                assert!(runs.last().is_none_or(|run| run.len() == 1), "{runs:?}");
             }
         }
     }

@@ -336,6 +336,7 @@ fn an_expert_that_no_row_chose_is_not_read() {
         let (want, given) = (short(&plain(&case)), short(&case.buffers));
         for isa in Isa::available() {
             let plan = plan(&case.kernel, *isa);
+            assert!(plan.chosen.is_some(), "{stem}: the launch runs programs of experts that no row chose");
             let got = fast(&case.kernel, &plan, &given, case.grid, *isa, false, Some(3)).unwrap();
             assert_eq!(difference(&case.kernel, &got, &want), None, "{stem} {isa:?}");
             let mut given = given.clone();

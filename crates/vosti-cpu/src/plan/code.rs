@@ -177,6 +177,20 @@ pub struct LiveCode {
     pub stores: Vec<LiveStore>,
 }
 
+/// The programs of a launch that may write, by the numbers of lanes: a program whose coordinate on `axis` is no lane's number
+/// writes nothing. A launch of experts has programs for all of them, and a row chooses few.
+#[derive(Clone, Debug)]
+pub struct ChosenCode {
+    pub axis: usize,
+    /// The grid axes that numbers and masks depend on.
+    pub by: [bool; 3],
+    /// I32 numbers of `extent` lanes.
+    pub at: u32,
+    pub extent: usize,
+    /// I32 masks of the lanes whose numbers count.
+    pub masks: Vec<u32>,
+}
+
 /// The conditions of one store: a lane is live for it if all of them hold.
 #[derive(Clone, Debug, Default)]
 pub struct LiveStore {
@@ -337,6 +351,9 @@ pub enum Instr {
         at: u32,
         axis: usize,
     },
+    /// Before a launch, what comes before it is run for the programs that may write ([`super::machine::Machine::chosen`]). A program
+    /// passes over it.
+    Chosen(Box<ChosenCode>),
     Live(Box<LiveCode>),
     LoadBlock(Box<BlockAccess>),
     StoreBlock(Box<BlockAccess>),
@@ -383,8 +400,12 @@ pub struct Plan {
     pub counts: Vec<u32>,
     /// Per live axis: its entry in `counts` (the next entry counts its groups) and its extent.
     pub live: Vec<(Count, usize)>,
-    /// The grid axes that the live lanes depend on: programs that differ only in another axis have the same.
+    /// The first instruction behind those that compute the live lanes.
+    pub body: usize,
+    /// The grid axes that the code before the body depends on: programs that differ only in another axis compute the same there.
     pub live_by: [bool; 3],
+    /// Where [`Instr::Chosen`] is in the code.
+    pub chosen: Option<usize>,
     /// The grid axis along which programs read the same right operands of dots. These programs run one after the other.
     pub sweep: Option<usize>,
     /// Per parameter, the layout in which a dot wants to read it.

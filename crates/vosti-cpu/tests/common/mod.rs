@@ -341,14 +341,16 @@ pub fn fast_with(
     let bytes: Vec<usize> = bytes.into_iter().filter(|i| !plan.written[*i] && !memory[*i].0.is_empty()).collect();
     let mut launch = || {
         machine.begin(plan, programs);
-        for z in 0..programs[2] {
-            for y in 0..programs[1] {
-                for x in 0..programs[0] {
-                    // SAFETY: parameters are live buffers of their length, and this is the only thread.
-                    unsafe { machine.run(plan, &params, [x, y, z]) }
-                        .map_err(|f| format!("{f:?} in {:?}", [x, y, z]))?;
-                }
-            }
+        let [x, y, z] = programs;
+        let mut programs: Vec<[i32; 3]> =
+            (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]))).collect();
+        if plan.chosen.is_some() {
+            // SAFETY: parameters are live buffers of their length, and this is the only thread.
+            unsafe { machine.chosen(plan, &params, &mut programs) }.map_err(|f| format!("{f:?} among the chosen"))?;
+        }
+        for program in programs {
+            // SAFETY: as above.
+            unsafe { machine.run(plan, &params, program) }.map_err(|f| format!("{f:?} in {program:?}"))?;
         }
         Ok::<_, String>(())
     };

@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use vosti_tile::{Binary, OpKind, Value};
+use vosti_tile::{Binary, CmpInt, OpKind, Scalar, Value};
 
 use super::tile::{Sym, wide};
 use super::{Compiler, Result};
-use crate::plan::code::{Coordinate, Instr, LiveBound, LiveCode, LiveStore};
+use crate::plan::code::{ChosenCode, Coordinate, Instr, LiveBound, LiveCode, LiveStore};
 
 /// One store's limits on one axis, before anything is compiled.
 struct Limits {
@@ -29,6 +29,9 @@ impl<'k> Compiler<'k> {
             OpKind::Store { value, mask, .. } => limits.push(self.mask_limits(*value, *mask)),
             _ => {}
         });
+        if let [Some(only)] = &limits[..] {
+            self.find_chosen(&only.masks)?;
+        }
         let mut classes: HashMap<usize, Vec<Limits>> = HashMap::new();
         let mut order = Vec::new();
         for limit in limits.into_iter().flatten() {
@@ -61,7 +64,64 @@ impl<'k> Compiler<'k> {
             Sym::Pointer(pointer) => pointer.parts.is_empty(),
             _ => false,
         });
+        // A program with the same live lanes as the last one begins behind them, and finds these where they are.
+        self.kept = self.env.values().cloned().collect();
         Ok(())
+    }
+
+    /// Finds the grid axis whose programs the lanes name: the kernel's only store needs a lane's number to be the program's.
+    fn find_chosen(&mut self, masks: &[Value]) -> Result<()> {
+        let mut conjuncts = Vec::new();
+        masks.iter().for_each(|mask| self.split(*mask, &mut conjuncts));
+        let named = conjuncts.iter().find_map(|mask| self.program_named_by(*mask));
+        let Some((axis, number)) = named.filter(|(axis, number)| !self.varies(*number, *axis)) else { return Ok(()) };
+        conjuncts.retain(|mask| !self.varies(*mask, axis));
+        let mut code = ChosenCode { axis, by: [false; 3], at: 0, extent: 0, masks: vec![] };
+        code.extent = self.kernel.ty(number).shape().iter().product();
+        for by in 0..3 {
+            code.by[by] = self.varies(number, by) || conjuncts.iter().any(|mask| self.varies(*mask, by));
+        }
+        self.slice(number)?;
+        code.at = self.full(number)?.memory.at;
+        for mask in conjuncts {
+            self.slice(mask)?;
+            code.masks.push(self.full(mask)?.memory.at);
+        }
+        self.code.push(Instr::Chosen(Box::new(code)));
+        Ok(())
+    }
+
+    /// The parts of a conjunction whose lanes run along one axis.
+    fn split(&self, mask: Value, parts: &mut Vec<Value>) {
+        match self.made.get(&mask).map(|op| &op.kind) {
+            Some(OpKind::Binary { op: Binary::And, a, b }) => {
+                [a, b].into_iter().for_each(|part| self.split(*part, parts))
+            }
+            Some(OpKind::ExpandDims { x, .. } | OpKind::Broadcast { x, .. }) => self.split(*x, parts),
+            _ => parts.push(mask),
+        }
+    }
+
+    /// The grid axis and the numbers of a comparison of a lane's number with the program's.
+    fn program_named_by(&self, mask: Value) -> Option<(usize, Value)> {
+        let OpKind::CmpInt { op: CmpInt::Eq, a, b } = &self.made.get(&mask)?.kind else { return None };
+        let coordinate = |value: &Value| match &self.made.get(value)?.kind {
+            OpKind::Splat { x, .. } => match self.made.get(x)?.kind {
+                OpKind::ProgramId { axis } => Some(axis),
+                _ => None,
+            },
+            _ => None,
+        };
+        let own = |a: &Value, b: &Value| coordinate(a).map(|axis| (axis, *b));
+        own(a, b).or_else(|| own(b, a)).filter(|(_, number)| self.elem(*number) == Scalar::I32)
+    }
+
+    /// True if a value that can be sliced depends on the program's coordinate on an axis.
+    fn varies(&self, value: Value, axis: usize) -> bool {
+        self.made.get(&value).is_some_and(|op| match op.kind {
+            OpKind::ProgramId { axis: of } => of == axis,
+            _ => op.kind.operands().iter().any(|operand| self.varies(*operand, axis)),
+        })
     }
 
     fn live_code(&mut self, stores: &[Limits]) -> Result<LiveCode> {

@@ -78,6 +78,8 @@ struct Compiler<'k> {
     live_axes: Vec<(Count, usize)>,
     /// The grid axes that the live lanes depend on.
     live_by: [bool; 3],
+    /// Scalars that were computed with the live lanes: their places are not used again.
+    kept: Vec<Sym>,
     constants: HashMap<(u64, usize), Rc<Allocation>>,
     /// Constants have their own scratch, so that no place that is freed and reused overwrites them.
     constant_scratch: ScratchAllocator,
@@ -111,6 +113,7 @@ impl<'k> Compiler<'k> {
             live: HashMap::new(),
             live_axes: Vec::new(),
             live_by: [false; 3],
+            kept: Vec::new(),
             constants: HashMap::new(),
             constant_scratch: ScratchAllocator::default(),
             wanted: vec![None; params],
@@ -153,10 +156,14 @@ impl<'k> Compiler<'k> {
             };
             self.live_axes.iter().find_map(live).unwrap_or(self.counts[usize::from(count)] as usize)
         };
+        let sweep = dot::sweep(self.kernel, &self.made);
+        let code = fusion::fuse(self.code, most);
         Plan {
+            body: code.iter().rposition(|instr| matches!(instr, Instr::Live(_))).map_or(0, |last| last + 1),
             live_by: self.live_by,
-            sweep: dot::sweep(self.kernel, &self.made),
-            code: fusion::fuse(self.code, most),
+            chosen: code.iter().position(|instr| matches!(instr, Instr::Chosen(_))),
+            sweep,
+            code,
             constants,
             scratch: self.scratch.peak() + 256,
             counts: self.counts,

@@ -251,8 +251,16 @@ impl Machine {
 
     #[inline(always)]
     unsafe fn put(&mut self, at: usize, bits: u64, bytes: usize) {
+        // A copy of a number of bytes that is known when this is compiled is no call.
         // SAFETY: a place of the plan.
-        unsafe { std::ptr::copy_nonoverlapping(bits.to_le_bytes().as_ptr(), self.base.add(at), bytes) }
+        unsafe {
+            let to = self.base.add(at);
+            match bytes {
+                2 => to.cast::<u16>().write_unaligned(bits as u16),
+                4 => to.cast::<u32>().write_unaligned(bits as u32),
+                _ => to.cast::<u64>().write_unaligned(bits),
+            }
+        }
     }
 
     /// Moves one run. If the run leaves the buffer, nothing moves and the launch fails.

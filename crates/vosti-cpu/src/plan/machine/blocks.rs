@@ -32,13 +32,24 @@ pub(super) struct Integers {
     collected: Collected,
 }
 
-/// Rows of a left factor that do not follow one another in memory, copied together.
+/// Rows of a left factor that do not follow one another in memory, copied together. Programs of a launch that follow one another
+/// often have the same ones: then the copy is kept.
 #[derive(Default)]
 struct Collected {
-    hi: Vec<i8>,
-    lo: Vec<i8>,
-    scale: Vec<f32>,
-    sums: Vec<f32>,
+    hi: Copied<i8>,
+    lo: Copied<i8>,
+    scale: Copied<f32>,
+    sums: Copied<f32>,
+}
+
+/// Rows of one array.
+#[derive(Default)]
+struct Copied<T> {
+    /// The launch for which they were copied, the address of their array, and their columns.
+    of: (u64, usize, usize),
+    /// The flat index of each row's first element.
+    rows: Vec<usize>,
+    data: Vec<T>,
 }
 
 /// The sums of q over each half of a block, `[row][2 * block]`.
@@ -75,7 +86,7 @@ impl Integers {
         let (hi, lo) = (left.hi.at, left.lo.map(|lo| lo.at));
         let known = self.sums.entry((hi as usize, lo.map_or(0, |lo| lo as usize))).or_default();
         let of = (self.launch, rows, blocks);
-        if left.copied || known.of != of {
+        if left.fresh || known.of != of {
             (known.of, known.fits) = (of, true);
             known.q.clear();
             for half in 0..rows * HALVES * blocks {
@@ -110,8 +121,17 @@ struct Left {
     lo: Option<Rows<i8>>,
     scale: Rows<f32>,
     sums: Option<Rows<f32>>,
-    /// Whether it is in [`Collected`], where the next program may find other rows.
-    copied: bool,
+    /// Whether it was just copied to where other rows were before.
+    fresh: bool,
+}
+
+/// What came of copying rows together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Collect {
+    Anew,
+    Kept,
+    /// A row is not inside its array and its buffer.
+    NotWhole,
 }
 
 impl Machine {
@@ -186,7 +206,7 @@ impl Machine {
             let scale = self.rows_in_place(params, &code.scale, rows, code.blocks)?;
             let same = lo.is_none_or(|lo: Rows<i8>| lo.row == hi.row)
                 && sums.is_none_or(|sums: Rows<f32>| sums.row == HALVES * code.blocks);
-            same.then_some(Left { hi, lo, scale, sums, copied: false })
+            same.then_some(Left { hi, lo, scale, sums, fresh: false })
         }
     }
 
@@ -222,49 +242,64 @@ impl Machine {
     unsafe fn collected(&mut self, params: &[Param], code: &BlocksCode, rows: usize) -> Option<Left> {
         let mut room = std::mem::take(&mut self.integers.collected);
         // SAFETY: the caller's.
-        let whole = unsafe {
-            self.collect_rows(params, &code.hi, rows, BLOCK * code.blocks, &mut room.hi)
-                && self.collect_rows(params, &code.scale, rows, code.blocks, &mut room.scale)
-                && code.lo.iter().all(|lo| self.collect_rows(params, lo, rows, BLOCK * code.blocks, &mut room.lo))
-                && code
-                    .minima
-                    .iter()
-                    .all(|(sums, _)| self.collect_rows(params, sums, rows, HALVES * code.blocks, &mut room.sums))
+        let copied = unsafe {
+            let hi = self.collect_rows(params, &code.hi, rows, BLOCK * code.blocks, &mut room.hi);
+            let lo = code.lo.as_ref().map(|lo| self.collect_rows(params, lo, rows, BLOCK * code.blocks, &mut room.lo));
+            let scale = self.collect_rows(params, &code.scale, rows, code.blocks, &mut room.scale);
+            let sums = code.minima.as_ref();
+            let sums =
+                sums.map(|(sums, _)| self.collect_rows(params, sums, rows, HALVES * code.blocks, &mut room.sums));
+            [Some(hi), lo, Some(scale), sums]
         };
         let left = Left {
-            hi: Rows { at: room.hi.as_ptr(), row: BLOCK * code.blocks },
-            lo: code.lo.as_ref().map(|_| Rows { at: room.lo.as_ptr(), row: BLOCK * code.blocks }),
-            scale: Rows { at: room.scale.as_ptr(), row: code.blocks },
-            sums: code.minima.as_ref().map(|_| Rows { at: room.sums.as_ptr(), row: HALVES * code.blocks }),
-            copied: true,
+            hi: Rows { at: room.hi.data.as_ptr(), row: BLOCK * code.blocks },
+            lo: code.lo.as_ref().map(|_| Rows { at: room.lo.data.as_ptr(), row: BLOCK * code.blocks }),
+            scale: Rows { at: room.scale.data.as_ptr(), row: code.blocks },
+            sums: code.minima.as_ref().map(|_| Rows { at: room.sums.data.as_ptr(), row: HALVES * code.blocks }),
+            fresh: copied.contains(&Some(Collect::Anew)),
         };
+        if copied.contains(&Some(Collect::NotWhole)) {
+            return None;
+        }
         self.integers.collected = room;
-        whole.then_some(left)
+        Some(left)
     }
 
-    /// Copies the rows of a window; false if a row is not inside its array and its buffer.
+    /// Copies the rows of a window, unless they are those that were copied last.
     unsafe fn collect_rows<T: Copy>(
         &self,
         params: &[Param],
         access: &BlockAccess,
         rows: usize,
         columns: usize,
-        to: &mut Vec<T>,
-    ) -> bool {
+        to: &mut Copied<T>,
+    ) -> Collect {
         let param = &params[access.window.param];
-        to.clear();
-        let mut copy = |r: usize| {
-            // SAFETY: numbers of the plan; the row is inside the buffer, as checked.
-            unsafe {
-                let first = self.whole_row(access, r, columns).and_then(|first| usize::try_from(first).ok());
-                let first = first.filter(|first| first.saturating_add(columns) <= param.len);
-                first.is_some_and(|first| {
-                    to.extend_from_slice(std::slice::from_raw_parts(param.base.cast::<T>().add(first), columns));
-                    true
-                })
+        if param.layout != Layout::RowMajor {
+            return Collect::NotWhole;
+        }
+        let of = (self.integers.launch, param.base as usize, columns);
+        let mut same = to.of == of && to.rows.len() == rows;
+        to.rows.resize(rows, 0);
+        for r in 0..rows {
+            // SAFETY: numbers of the plan.
+            let first = unsafe { self.whole_row(access, r, columns) }.and_then(|first| usize::try_from(first).ok());
+            match first.filter(|first| first.saturating_add(columns) <= param.len) {
+                Some(first) => same &= std::mem::replace(&mut to.rows[r], first) == first,
+                None => return Collect::NotWhole,
             }
-        };
-        param.layout == Layout::RowMajor && (0..rows).all(&mut copy)
+        }
+        if same {
+            return Collect::Kept;
+        }
+        to.of = of;
+        to.data.clear();
+        for first in &to.rows {
+            // SAFETY: the row is inside the buffer, as checked.
+            let row = unsafe { std::slice::from_raw_parts(param.base.cast::<T>().add(*first), columns) };
+            to.data.extend_from_slice(row);
+        }
+        Collect::Anew
     }
 
     /// The right factor, if it is in panels and begins at a panel's edge: the weight, its first panel and block.

@@ -52,7 +52,8 @@ pub struct Machine {
     moves: Moves,
     program: [i32; 3],
     grid: [i32; 3],
-    idle: Idle,
+    /// The coordinates on [`Plan::live_by`] of the program whose live lanes are known.
+    known: Option<[i32; 3]>,
     fault: Option<Fault>,
     /// The state of the generator that fills undefined lanes; zeros if `None`.
     poison: Option<u64>,
@@ -89,35 +90,6 @@ impl Expanded {
     }
 }
 
-/// Programs of the launch under way that have no live lane, and so no store that writes. A launch of experts has one program for each
-/// block of columns of an expert, and most experts have no row: the first of these programs answers for all.
-#[derive(Clone, Copy)]
-struct Idle([Option<[i32; 3]>; Self::TILES]);
-
-impl Idle {
-    /// Row tiles that are known at once: programs run through them before they come to another block of columns.
-    const TILES: usize = 16;
-
-    /// What the live lanes depend on.
-    fn key(plan: &Plan, program: [i32; 3]) -> [i32; 3] {
-        std::array::from_fn(|axis| if plan.live_by[axis] { program[axis] } else { 0 })
-    }
-
-    fn has(&self, plan: &Plan, program: [i32; 3]) -> bool {
-        self.0[program[0] as usize % Self::TILES] == Some(Self::key(plan, program))
-    }
-
-    fn put(&mut self, plan: &Plan, program: [i32; 3]) {
-        self.0[program[0] as usize % Self::TILES] = Some(Self::key(plan, program));
-    }
-}
-
-impl Default for Idle {
-    fn default() -> Self {
-        Self([None; Self::TILES])
-    }
-}
-
 /// Groups of lanes in a strip: 4 KiB of FP32.
 const STRIP: usize = 64;
 
@@ -151,7 +123,7 @@ impl Machine {
             },
             program: [0; 3],
             grid: [1; 3],
-            idle: Idle::default(),
+            known: None,
             fault: None,
             poison,
         })
@@ -161,8 +133,8 @@ impl Machine {
     pub fn begin(&mut self, plan: &Plan, grid: [i32; 3]) {
         assert!(plan.scratch <= self.scratch.len(), "the machine was made for smaller plans");
         self.grid = grid;
+        self.known = None;
         self.integers.forget();
-        self.idle = Idle::default();
         self.counts.clear();
         self.counts.extend_from_slice(&plan.counts);
         while self.lists.len() < plan.live.len() {
@@ -179,13 +151,76 @@ impl Machine {
     /// Parameters are buffers of their length and layout that live through the call; no other thread writes what
     /// this program reads or writes.
     pub unsafe fn run(&mut self, plan: &Plan, params: &[Param], program: [i32; 3]) -> Result<(), Fault> {
-        if self.idle.has(plan, program) {
+        let key = std::array::from_fn(|axis| if plan.live_by[axis] { program[axis] } else { 0 });
+        let known = plan.body > 0 && self.known == Some(key);
+        if known && self.idle(plan) {
             return Ok(());
         }
+        self.known = None;
+        // SAFETY: the caller's.
+        unsafe { self.execute(&plan.code, if known { plan.body } else { 0 }, plan, params, program)? };
+        self.known = Some(key);
+        Ok(())
+    }
+
+    /// True if no lane is live, so that no store writes anything.
+    fn idle(&self, plan: &Plan) -> bool {
+        !plan.live.is_empty() && plan.live.iter().all(|(count, _)| self.n(*count) == 0)
+    }
+
+    /// The programs of the launch that may write, if the plan has [`Instr::Chosen`], by their coordinates on its axis; those that
+    /// differ only in what the numbers depend on, and so read the same weights, follow one another. Error: an access outside a buffer.
+    ///
+    /// # Safety
+    /// As for [`Machine::run`].
+    pub unsafe fn chosen(&mut self, plan: &Plan, params: &[Param], programs: &mut Vec<[i32; 3]>) -> Result<(), Fault> {
+        programs.clear();
+        let Some(end) = plan.chosen else { return Ok(()) };
+        let Instr::Chosen(code) = &plan.code[end] else { return Ok(()) };
+        let among = |axes: [bool; 3]| {
+            let [x, y, z] = std::array::from_fn(|axis| if axes[axis] { self.grid[axis] } else { 1 });
+            (0..x).flat_map(move |x| (0..y).flat_map(move |y| (0..z).map(move |z| [x, y, z])))
+        };
+        let free = std::array::from_fn(|axis| axis != code.axis && !code.by[axis]);
+        let (places, free) = (among(code.by), among(free));
+        let mut named = Vec::new();
+        for place in places {
+            // SAFETY: the caller's.
+            unsafe { self.execute(&plan.code[..end], 0, plan, params, place)? };
+            for lane in 0..code.extent as u32 {
+                // SAFETY: places of the plan, which has run up to here.
+                unsafe {
+                    if code.masks.iter().all(|mask| self.get32(mask + 4 * lane) != 0) {
+                        named.push((self.get32(code.at + 4 * lane), place));
+                    }
+                }
+            }
+        }
+        named.retain(|(number, _)| (0..self.grid[code.axis]).contains(number));
+        named.sort_unstable();
+        named.dedup();
+        for same in named.chunk_by(|a, b| a.0 == b.0) {
+            for free in free.clone() {
+                programs.extend(same.iter().map(|(number, place)| {
+                    std::array::from_fn(|axis| if axis == code.axis { *number } else { place[axis] + free[axis] })
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes a part of a plan's code from an instruction on.
+    unsafe fn execute(
+        &mut self,
+        code: &[Instr],
+        mut at: usize,
+        plan: &Plan,
+        params: &[Param],
+        program: [i32; 3],
+    ) -> Result<(), Fault> {
         self.program = program;
         self.fault = None;
-        let mut at = 0;
-        while let Some(instr) = plan.code.get(at) {
+        while let Some(instr) = code.get(at) {
             at += 1;
             // SAFETY: the plan's places are within its scratch, which `begin` checked; parameters are the caller's.
             unsafe {
@@ -222,15 +257,12 @@ impl Machine {
                     Instr::NumPrograms { at, axis } => self.put32(*at, self.grid[*axis]),
                     Instr::Live(code) => {
                         self.live(plan, code);
-                        // No lane is live, so no store writes anything. Counts of axes that come later are the last program's.
-                        let last = usize::from(code.axis) + 1 == plan.live.len();
-                        if last && plan.live.iter().all(|(count, _)| self.n(*count) == 0) {
-                            if self.fault.is_none() {
-                                self.idle.put(plan, program);
-                            }
+                        // Counts of axes that come later are the last program's.
+                        if usize::from(code.axis) + 1 == plan.live.len() && self.idle(plan) {
                             break;
                         }
                     }
+                    Instr::Chosen(_) => {}
                     Instr::LoadBlock(access) => self.load_block(params, access),
                     Instr::StoreBlock(access) => self.store_block(params, access),
                     Instr::Load(access) => self.load(params, access),
