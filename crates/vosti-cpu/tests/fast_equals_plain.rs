@@ -28,6 +28,23 @@ fn every_specialisation_has_a_plan() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// A tile has room for 16 to 64 rows, and a step that decodes has one: the others must cost nothing.
+#[test]
+fn programs_compute_only_the_rows_that_there_are() {
+    let mut all: Vec<String> = vec![];
+    for spec in vosti_kernels::examples() {
+        let kernel = vosti_tile::fold(&vosti_tile::lift(&vosti_kernels::ttir(&spec).unwrap()).unwrap());
+        let plan = plan(&kernel, Isa::detect());
+        let several = ["BM", "BQ"].iter().any(|name| matches!(spec.constants.get(*name), Some(Const::Int(2..))));
+        // Only for a GPU.
+        let swapped = matches!(spec.constants.get("SWAP"), Some(Const::Int(1)));
+        if several && !swapped && plan.live.is_empty() && !all.contains(&spec.kernel) {
+            all.push(spec.kernel.clone());
+        }
+    }
+    assert!(all.is_empty(), "these compute rows that nothing writes: {all:?}");
+}
+
 /// Blocks of columns that are tried of a large matrix.
 const COLUMNS_MAX: usize = 4;
 

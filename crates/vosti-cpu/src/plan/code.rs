@@ -184,9 +184,16 @@ pub struct ChosenCode {
     pub axis: usize,
     /// The grid axes that numbers and masks depend on.
     pub by: [bool; 3],
-    /// I32 numbers of `extent` lanes.
-    pub at: u32,
+    /// Lanes.
     pub extent: usize,
+    pub stores: Vec<ChosenStore>,
+}
+
+/// What one store writes.
+#[derive(Clone, Debug)]
+pub struct ChosenStore {
+    /// I32 numbers of the lanes.
+    pub at: u32,
     /// I32 masks of the lanes whose numbers count.
     pub masks: Vec<u32>,
 }

@@ -10,7 +10,7 @@ use vosti_tile::{Binary, CmpInt, OpKind, Scalar, Value};
 
 use super::tile::{Sym, wide};
 use super::{Compiler, Result};
-use crate::plan::code::{ChosenCode, Coordinate, Instr, LiveBound, LiveCode, LiveStore};
+use crate::plan::code::{ChosenCode, ChosenStore, Coordinate, Instr, LiveBound, LiveCode, LiveStore};
 
 /// One store's limits on one axis, before anything is compiled.
 struct Limits {
@@ -29,9 +29,7 @@ impl<'k> Compiler<'k> {
             OpKind::Store { value, mask, .. } => limits.push(self.mask_limits(*value, *mask)),
             _ => {}
         });
-        if let [Some(only)] = &limits[..] {
-            self.find_chosen(&only.masks)?;
-        }
+        self.find_chosen(&limits)?;
         let mut classes: HashMap<usize, Vec<Limits>> = HashMap::new();
         let mut order = Vec::new();
         for limit in limits.into_iter().flatten() {
@@ -69,23 +67,37 @@ impl<'k> Compiler<'k> {
         Ok(())
     }
 
-    /// Finds the grid axis whose programs the lanes name: the kernel's only store needs a lane's number to be the program's.
-    fn find_chosen(&mut self, masks: &[Value]) -> Result<()> {
-        let mut conjuncts = Vec::new();
-        masks.iter().for_each(|mask| self.split(*mask, &mut conjuncts));
-        let named = conjuncts.iter().find_map(|mask| self.program_named_by(*mask));
-        let Some((axis, number)) = named.filter(|(axis, number)| !self.varies(*number, *axis)) else { return Ok(()) };
-        conjuncts.retain(|mask| !self.varies(*mask, axis));
-        let mut code = ChosenCode { axis, by: [false; 3], at: 0, extent: 0, masks: vec![] };
-        code.extent = self.kernel.ty(number).shape().iter().product();
-        for by in 0..3 {
-            code.by[by] = self.varies(number, by) || conjuncts.iter().any(|mask| self.varies(*mask, by));
+    /// Finds the grid axis whose programs the lanes name: every store needs a lane's number to be the program's.
+    fn find_chosen(&mut self, limits: &[Option<Limits>]) -> Result<()> {
+        let mut code: Option<ChosenCode> = None;
+        let mut stores = Vec::new();
+        for limit in limits {
+            let mut masks = Vec::new();
+            limit.iter().flat_map(|limit| &limit.masks).for_each(|mask| self.split(*mask, &mut masks));
+            let named = masks.iter().find_map(|mask| self.program_named_by(*mask));
+            let Some((axis, number)) = named.filter(|(axis, number)| !self.varies(*number, *axis)) else {
+                return Ok(());
+            };
+            masks.retain(|mask| !self.varies(*mask, axis));
+            let extent = self.kernel.ty(number).shape().iter().product();
+            let code = code.get_or_insert(ChosenCode { axis, by: [false; 3], extent, stores: vec![] });
+            if (code.axis, code.extent) != (axis, extent) {
+                return Ok(());
+            }
+            for by in 0..3 {
+                code.by[by] |= self.varies(number, by) || masks.iter().any(|mask| self.varies(*mask, by));
+            }
+            stores.push((number, masks));
         }
-        self.slice(number)?;
-        code.at = self.full(number)?.memory.at;
-        for mask in conjuncts {
-            self.slice(mask)?;
-            code.masks.push(self.full(mask)?.memory.at);
+        let Some(mut code) = code else { return Ok(()) };
+        for (number, masks) in stores {
+            self.slice(number)?;
+            let mut store = ChosenStore { at: self.full(number)?.memory.at, masks: vec![] };
+            for mask in masks {
+                self.slice(mask)?;
+                store.masks.push(self.full(mask)?.memory.at);
+            }
+            code.stores.push(store);
         }
         self.code.push(Instr::Chosen(Box::new(code)));
         Ok(())

@@ -187,11 +187,13 @@ impl Machine {
         for place in places {
             // SAFETY: the caller's.
             unsafe { self.execute(&plan.code[..end], 0, plan, params, place)? };
-            for lane in 0..code.extent as u32 {
+            for (store, lane) in
+                code.stores.iter().flat_map(|store| (0..code.extent as u32).map(move |lane| (store, lane)))
+            {
                 // SAFETY: places of the plan, which has run up to here.
                 unsafe {
-                    if code.masks.iter().all(|mask| self.get32(mask + 4 * lane) != 0) {
-                        named.push((self.get32(code.at + 4 * lane), place));
+                    if store.masks.iter().all(|mask| self.get32(mask + 4 * lane) != 0) {
+                        named.push((self.get32(store.at + 4 * lane), place));
                     }
                 }
             }
