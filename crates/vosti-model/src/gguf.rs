@@ -129,7 +129,22 @@ impl Metadata {
                 return Err(reader.damaged(format!("it has tensor `{name}` twice")));
             }
         }
+        metadata.check_apart()?;
         Ok(metadata)
+    }
+
+    /// Each byte belongs to one tensor: others would be read as two.
+    fn check_apart(&self) -> Result<()> {
+        let mut places: Vec<_> = self.tensors().map(|(name, info)| (info.bytes.clone(), name)).collect();
+        places.retain(|(bytes, _)| !bytes.is_empty());
+        places.sort_unstable_by_key(|(bytes, name)| (bytes.start, *name));
+        match places.windows(2).find(|pair| pair[1].0.start < pair[0].0.end) {
+            None => Ok(()),
+            Some(pair) => {
+                let why = format!("tensors `{}` and `{}` overlap", pair[0].1, pair[1].1);
+                Err(ModelError::Damaged { file: self.file.clone(), why })
+            }
+        }
     }
 
     /// The data begins at the next multiple of the alignment.

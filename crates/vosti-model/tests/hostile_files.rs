@@ -69,6 +69,19 @@ fn part((part, parts): (u32, u32), tensors: u32, name: &str, value: f32) -> Vec<
 }
 
 #[test]
+fn tensors_that_share_bytes_are_refused_by_name() {
+    let file = |second: u64| {
+        let mut file = Gguf::new(2, 0).named("b", &[8], 0, second).named("a", &[8], 0, 0);
+        file.0.resize(file.0.len().next_multiple_of(32) + 96, 0);
+        file
+    };
+    for second in [0, 4, 16] {
+        file(second).refused("tensors `a` and `b` overlap");
+    }
+    assert!(Metadata::parse("good.gguf", &file(32).0).is_ok());
+}
+
+#[test]
 fn a_gguf_in_parts_opens_from_any_part_and_only_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = |part: usize| folder.path().join(format!("m-{:05}-of-00003.gguf", part + 1));

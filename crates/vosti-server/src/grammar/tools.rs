@@ -1,18 +1,19 @@
 //! Functions that a model may call: how the model learns of them, how a call must look, and how calls are read back.
 //!
-//! A call is written in the form that the chat template writes (`format.rs` has the forms), and such a template gets the
-//! functions as its `tools`. For a template without tools the form is Hermes's: the functions go into the system message, and
+//! A call is written in the form that the chat template asks for (`format.rs` has the forms), and such a template gets the
+//! functions where it reads them. For a template without tools the form is Hermes's: the functions go into the system message, and
 //! earlier calls and results into ordinary messages, so tools work with every chat model. The grammar makes each call
-//! well-formed and its arguments valid, always; where texts stand in tags, but for their patterns and formats (`tags.rs`).
-//! `reader.rs` reads them back.
+//! well-formed and its arguments valid, always (`text.rs` has the exceptions). `reader.rs` reads them back.
 
 pub mod format;
 pub mod reader;
 pub mod tags;
+mod text;
+pub mod values;
 
 use super::thought::OPEN;
 use super::{Grammar, GrammarError, harmony, json_rule, part, relax, slashed};
-use format::{Format, Literals};
+use format::{Arguments, Form, Format, Literals};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vosti_model::prompt::Marks;
@@ -124,7 +125,7 @@ impl Tools {
         }
     }
 
-    /// With calls in the form that a chat template writes, or Hermes's if it writes none.
+    /// With calls in the form that a chat template asks for, or Hermes's if it has no tools.
     pub fn in_form(self, format: Option<Format>) -> Self {
         Self { format: format.unwrap_or_default(), ..self }
     }
@@ -245,12 +246,17 @@ impl Tools {
                 None => literal(&format!("{}{}", function.name, literals.middle)),
             };
             let (rule, schema) = (format!("{name}_arguments"), function.arguments());
-            rules += &match &literals.tags {
-                None => format!("{name}: {head} {}\n", json_rule(&schema)),
-                Some(tags) => match tags::rules(tags, &rule, &schema) {
-                    None => format!("{name}: {head}\n"),
-                    Some(arguments) => format!("{name}: {head} {rule}\n{arguments}"),
-                },
+            let arguments = match &literals.arguments {
+                Arguments::Json => {
+                    rules += &format!("{name}: {head} {}\n", json_rule(&schema));
+                    continue;
+                }
+                Arguments::Tags(tags) => tags::rules(tags, &rule, &schema, function.strict)?,
+                Arguments::Values(notation) => notation.rules(&rule, &schema, function.strict)?,
+            };
+            rules += &match arguments {
+                None => format!("{name}: {head}\n"),
+                Some(arguments) => format!("{name}: {head} {rule}\n{arguments}"),
             };
         }
         Ok(rules)
@@ -326,16 +332,15 @@ pub struct Rendering {
     pub marks: Marks,
 }
 
-/// Fits a conversation to a template. `messages` is the API's list, already checked; `form` is the template's form of calls; `marks`
+/// Fits a conversation to a template. `messages` is the API's list, already checked; `form` is how the template has tools; `marks`
 /// makes the marks of values that are rendered. What clients wrote is marked before words of this module are joined to it.
 pub fn rendering(
     messages: &[Value],
     tools: Option<&Tools>,
-    form: Option<Format>,
+    form: Option<Form>,
     marks: impl FnOnce(&[Value]) -> Marks,
 ) -> Rendering {
-    let knows_tools = form.is_some();
-    let mut messages: Vec<Value> = match knows_tools {
+    let mut messages: Vec<Value> = match form.is_some() {
         true => messages.iter().map(with_parsed_arguments).map(with_thoughts_twice).collect(),
         false => messages.to_vec(),
     };
@@ -344,8 +349,18 @@ pub fn rendering(
     marks.mark_messages(&mut messages);
     tools.iter_mut().for_each(|tools| marks.mark(tools));
     let tools = tools.pop();
-    if knows_tools {
-        return Rendering { messages: messages.into(), tools, marks };
+    if let Some(form) = form {
+        if let Some(literals) = form.format.literals().filter(|_| !form.writes_calls) {
+            messages.iter_mut().for_each(|message| write_calls(message, literals));
+        }
+        let Some(list) = tools.as_ref().filter(|_| form.in_system) else {
+            return Rendering { messages: messages.into(), tools, marks };
+        };
+        if messages.first().is_none_or(|message| message["role"] != "system") {
+            messages.insert(0, json!({ "role": "system", "content": "You are a helpful assistant with some tools." }));
+        }
+        messages[0]["tools"] = functions_of(list).to_string().into();
+        return Rendering { messages: messages.into(), tools: None, marks };
     }
     let mut plain: Vec<Value> = messages.iter().map(without_calls).collect();
     if let Some(tools) = tools {
@@ -368,7 +383,7 @@ pub fn uses_tools(messages: &[Value], tools: Option<&Tools>) -> bool {
 }
 
 /// Whether [`rendering`] writes turns of its own, which a template may refuse.
-pub fn adds_turns(messages: &[Value], tools: Option<&Tools>, form: Option<Format>) -> bool {
+pub fn adds_turns(messages: &[Value], tools: Option<&Tools>, form: Option<Form>) -> bool {
     form.is_none() && uses_tools(messages, tools)
 }
 
@@ -410,6 +425,21 @@ fn with_thoughts_twice(mut message: Value) -> Value {
         message["thinking"] = thought;
     }
     message
+}
+
+/// The functions of a list for templates, without what is around each.
+fn functions_of(list: &Value) -> Value {
+    list.as_array().into_iter().flatten().map(|tool| tool["function"].clone()).collect()
+}
+
+/// A message's calls as its text, in the form that the model writes, for a template that asks for calls and does not write them.
+fn write_calls(message: &mut Value, literals: &Literals) {
+    let Some(calls) = message.as_object_mut().and_then(|message| message.remove("tool_calls")) else { return };
+    let calls = calls.as_array().cloned().unwrap_or_default();
+    let calls = calls.iter().map(|call| &call["function"]);
+    let calls: Vec<_> = calls.map(|call| (call["name"].as_str().unwrap_or_default(), &call["arguments"])).collect();
+    let said = message["content"].as_str().unwrap_or_default();
+    message["content"] = format!("{said}{}", literals.written(&calls)).into();
 }
 
 /// Calls and results as text, for a template without tools.

@@ -11,6 +11,7 @@ use super::output::{Promised, print};
 use super::screen::screen;
 use super::silent::Silent;
 use super::stream::{stream, submit};
+use super::values::Seed;
 use super::{Outcome, interrupt, sampling};
 use crate::deployment::{DeployOptions, Deployment};
 use crate::device::AnyDevice;
@@ -43,7 +44,7 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let mut conversation = Conversation {
         deployment: &deployment,
         engine,
-        sampling: Sampling { seed: Some(seed), ..arguments.sampling.clone() },
+        sampling: Sampling { seed: Some(Seed::Given(seed)), ..arguments.sampling.clone() },
         rendering: ChatOptions { date: arguments.date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() },
         messages: Vec::new(),
         quiet: arguments.quiet,
@@ -85,7 +86,10 @@ struct Conversation<'a> {
 
 impl Conversation<'_> {
     fn seed(&self) -> u64 {
-        self.sampling.seed.unwrap_or_default()
+        match self.sampling.seed {
+            Some(Seed::Given(seed)) => seed,
+            None | Some(Seed::Fresh) => 0,
+        }
     }
 
     fn obey(&mut self, command: Command) -> Result<()> {
@@ -95,8 +99,9 @@ impl Conversation<'_> {
             Command::Set(name, value) => {
                 let mut changed = self.sampling.clone();
                 command::set(&mut changed, &name, &value)?;
-                sampling::checked(&changed, changed.seed.unwrap_or_default(), self.deployment)?;
-                self.sampling = changed;
+                let seed = sampling::seed(&changed);
+                sampling::checked(&changed, seed, self.deployment)?;
+                self.sampling = Sampling { seed: Some(Seed::Given(seed)), ..changed };
                 let now = sampling::effective(&self.sampling, self.deployment)?;
                 eprintln!("sampling     {now}\nseed         {}\n", self.seed());
             }
@@ -123,7 +128,7 @@ impl Conversation<'_> {
                     bail!("there is no answer yet, so none can be replaced");
                 }
                 // The same seed would give the same answer.
-                self.sampling.seed = Some(self.seed().wrapping_add(1));
+                self.sampling.seed = Some(Seed::Given(self.seed().wrapping_add(1)));
                 eprintln!("seed         {}", self.seed());
                 let before = self.messages.pop();
                 let answered = self.answer();

@@ -1,6 +1,7 @@
 //! Sampling flags to the engine's checked parameters.
 
 use super::arguments::Sampling;
+use super::values::Seed;
 use crate::deployment::Deployment;
 use anyhow::{Result, bail};
 use std::sync::Arc;
@@ -10,11 +11,14 @@ use vosti_model::Text;
 
 /// The seed: the user's, or a fresh one.
 pub fn seed(arguments: &Sampling) -> u64 {
-    // `RandomState` is seeded by the operating system; 32 bits are easier to type again.
-    arguments.seed.unwrap_or_else(|| {
-        use std::hash::{BuildHasher, Hasher};
-        std::collections::hash_map::RandomState::new().build_hasher().finish() & 0xffff_ffff
-    })
+    match arguments.seed {
+        Some(Seed::Given(seed)) => seed,
+        // `RandomState` is seeded by the operating system; 32 bits are easier to type again.
+        None | Some(Seed::Fresh) => {
+            use std::hash::{BuildHasher, Hasher};
+            std::collections::hash_map::RandomState::new().build_hasher().finish() & 0xffff_ffff
+        }
+    }
 }
 
 /// The defaults, overridden by the flags.

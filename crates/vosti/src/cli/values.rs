@@ -54,6 +54,23 @@ pub enum Activations {
     Eight,
 }
 
+/// A seed, as servers and Python take it: an integer of 64 bits, a negative one for its two's complement. -1 draws a fresh one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seed {
+    Fresh,
+    Given(u64),
+}
+
+/// See [`Seed`].
+pub fn seed(text: &str) -> Result<Seed, String> {
+    let range = i128::from(i64::MIN)..=i128::from(u64::MAX);
+    match text.parse::<i128>().ok().filter(|seed| range.contains(seed)) {
+        Some(-1) => Ok(Seed::Fresh),
+        Some(seed) => Ok(Seed::Given(seed as u64)),
+        None => Err(format!("`{text}` is not an integer of 64 bits (-1 draws a fresh seed)")),
+    }
+}
+
 /// An unsigned whole number; the error names the range of its type.
 pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let most = u64::MAX >> (64 - 8 * size_of::<T>().min(8));
@@ -117,6 +134,18 @@ pub fn address(text: &str) -> Result<IpAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As `tests/server/fields.rs` and Python's `test_llm.py` say of theirs.
+    #[test]
+    fn a_seed_is_any_integer_of_64_bits_and_minus_one_is_a_fresh_one() {
+        assert_eq!(seed("7"), Ok(Seed::Given(7)));
+        assert_eq!(seed("-1"), Ok(Seed::Fresh));
+        assert_eq!(seed("-2"), Ok(Seed::Given(u64::MAX - 1)));
+        assert_eq!(seed("18446744073709551615"), Ok(Seed::Given(u64::MAX)));
+        for wrong in ["", "1.5", "x", "18446744073709551616", "-9223372036854775809"] {
+            assert!(seed(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_are_read_with_units_and_overflow_is_refused() {

@@ -3,7 +3,7 @@
 //! `HF_ENDPOINT` and `HF_TOKEN` mean what they mean to Hugging Face's own client. A partial file is
 //! continued from its end with a `Range` request; the finished file must have the hash of the catalogue or of the hub's listing.
 
-use super::{FetchError, copy_hashed, hex};
+use super::{FetchError, OWN_CACHE, copy_hashed, hex, room};
 use crate::catalogue::Model;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
@@ -54,6 +54,8 @@ pub fn fetch(
     progress.stage(&format!("fetching {}", model.name), model.bytes);
     let hub = &model.hub;
     let url = format!("{}/{}/resolve/{}/{}", endpoint.url, hub.repository, hub.revision, hub.path);
+    let have = fs::metadata(&partial).map_or(0, |partial| partial.len());
+    room(staging, model.bytes.saturating_sub(have), OWN_CACHE)?;
     let found = match download(&url, endpoint, model.bytes, &partial, progress) {
         Ok(found) => found,
         Err(_) if progress.cancelled() => return Err(FetchError::Interrupted),
@@ -104,7 +106,10 @@ pub(crate) fn download(
     let have = fs::metadata(partial).map_err(FetchError::io(partial))?.len();
     let ended =
         |why: String| http(format!("the connection ended at byte {have} of {bytes}{why}: try again to continue"));
-    copied.map_err(|error| ended(format!(" ({error})")))?;
+    copied.map_err(|error| match error.kind() {
+        io::ErrorKind::StorageFull => FetchError::io(partial)(error),
+        _ => ended(format!(" ({error})")),
+    })?;
     if have < bytes {
         return Err(ended(String::new()));
     }

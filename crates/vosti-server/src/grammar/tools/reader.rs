@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::format::Literals;
+use super::format::{Arguments, Literals};
 use super::tags::{self, Kind};
-use super::{Choice, Tools};
+use super::{Choice, Tools, values};
 
 /// A part of an answer with tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ enum State {
     Arguments(Json),
     /// In arguments that stand in tags.
     Tags(tags::Reader),
+    /// In arguments that are names and values.
+    Values(values::Reader),
     /// After arguments, with the literal text so far.
     After(String),
 }
@@ -67,7 +69,7 @@ impl Reader {
             Choice::Required | Choice::Named(_) => State::Head(literals.mark.len() + literals.head.len()),
         };
         let (openings, anywhere) = (tools.openings(), tools.text_before_calls(literals));
-        let tagged = literals.tags.iter().flat_map(|_| &tools.functions);
+        let tagged = tools.functions.iter().filter(|_| matches!(literals.arguments, Arguments::Tags(_)));
         let kinds = tagged.map(|function| (function.name.clone(), tags::kinds(&function.arguments()))).collect();
         Some(Self { literals, openings, kinds, anywhere, state, calls: 0 })
     }
@@ -163,8 +165,12 @@ impl Reader {
                     Place::Behind => self.state = State::After(letter.to_string()),
                 }
             }
-            State::Tags(arguments) => {
-                let (json, behind) = arguments.step(letter);
+            State::Tags(_) | State::Values(_) => {
+                let (json, behind) = match &mut self.state {
+                    State::Tags(arguments) => arguments.step(letter),
+                    State::Values(arguments) => arguments.step(letter),
+                    _ => return,
+                };
                 if !json.is_empty() {
                     give(pieces, Piece::Arguments(json));
                 }
@@ -184,9 +190,12 @@ impl Reader {
 
     /// Before the arguments of this function.
     fn arguments(&self, name: &str) -> State {
-        match &self.literals.tags {
-            None => State::Arguments(Json::default()),
-            Some(tags) => State::Tags(tags::Reader::new(tags, self.kinds.get(name).cloned().unwrap_or_default())),
+        match self.literals.arguments {
+            Arguments::Json => State::Arguments(Json::default()),
+            Arguments::Tags(tags) => {
+                State::Tags(tags::Reader::new(tags, self.kinds.get(name).cloned().unwrap_or_default()))
+            }
+            Arguments::Values(notation) => State::Values(values::Reader::new(notation)),
         }
     }
 

@@ -1,18 +1,19 @@
 //! Calls whose arguments stand in tags, one for each: the grammar of such arguments, and their reader, which gives them as JSON.
 //!
 //! A text stands between its tags as it is, and any other value as JSON. Where a schema allows both, what reads as JSON and is no text
-//! is JSON. Arguments come in the order of the schema. A text ends at the first end tag; its length is the schema's, and a pattern or a
-//! format of it is not looked at. Read next: `format.rs`, which has the tags.
+//! is JSON. Arguments come in the order of the schema. A text ends at the first end tag, and its length, pattern and format are the
+//! schema's (`text.rs`). Read next: `format.rs`, which has the tags.
 
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
 use super::reader::Json;
-use crate::grammar::{BYTES_MAX, json_rule};
+use super::text;
+use crate::grammar::{BYTES_MAX, GrammarError, json_rule};
 
 /// The literal text around an argument: `key NAME value VALUE end`.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tags {
     /// Before the name.
     pub key: &'static str,
@@ -72,7 +73,7 @@ impl Kind {
 }
 
 /// A schema, or what its reference within `root` names.
-fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+pub(super) fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     // A chain of references that is longer is one without an end.
     const LINKS_MAX: usize = 8;
     let mut at = schema;
@@ -92,16 +93,16 @@ pub fn kinds(schema: &Value) -> BTreeMap<String, Kind> {
 }
 
 /// Rules for the arguments of a function; the first one is called `name`. None if it has no arguments.
-pub fn rules(tags: &Tags, name: &str, schema: &Value) -> Option<String> {
+pub fn rules(tags: &Tags, name: &str, schema: &Value, strict: bool) -> Result<Option<String>, GrammarError> {
     let literal = |text: &str| Value::from(text).to_string();
     let (key, value, end) = (tags.key, tags.value, tags.end);
     let Some(properties) = schema["properties"].as_object().filter(|properties| !properties.is_empty()) else {
         if schema["additionalProperties"] == false {
-            return None;
+            return Ok(None);
         }
         // Arguments of any name.
         let any = format!("{name}_value[suffix={}]: /(?s:.*)/\n", literal(end));
-        return Some(format!("{name}: ({} /[^<>\\n]+/ {} {name}_value)*\n{any}", literal(key), literal(value)));
+        return Ok(Some(format!("{name}: ({} /[^<>\\n]+/ {} {name}_value)*\n{any}", literal(key), literal(value))));
     };
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (mut line, mut more) = (format!("{name}:"), String::new());
@@ -114,27 +115,23 @@ pub fn rules(tags: &Tags, name: &str, schema: &Value) -> Option<String> {
             break;
         }
         more += &format!("{rule}: {} {rule}_value\n", literal(&format!("{key}{of}{value}")));
-        more += &value_rule(&format!("{rule}_value"), schema_of, schema, end);
+        more += &value_rule(&format!("{rule}_value"), schema_of, schema, end, strict)?;
     }
-    Some(format!("{line}\n{more}"))
+    Ok(Some(format!("{line}\n{more}")))
 }
 
 /// The rule of a value and its end tag.
-fn value_rule(name: &str, schema: &Value, root: &Value, end: &str) -> String {
+fn value_rule(name: &str, schema: &Value, root: &Value, end: &str, strict: bool) -> Result<String, GrammarError> {
     let literal = |text: &str| Value::from(text).to_string();
     let within = resolved(schema, root);
     let listed = within["enum"].as_array().cloned().or_else(|| Some(vec![within.get("const")?.clone()]));
     if let Some(values) = listed {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
         let words: Vec<String> = values.iter().map(|value| literal(&format!("{}{end}", text(value)))).collect();
-        return format!("{name}: {}\n", words.join(" | "));
+        return Ok(format!("{name}: {}\n", words.join(" | ")));
     }
-    match Kind::of(schema, root) {
-        Kind::Text => {
-            let least = within["minLength"].as_u64().unwrap_or(0);
-            let most = within["maxLength"].as_u64().map(|most| most.to_string()).unwrap_or_default();
-            format!("{name}[suffix={}]: /(?s:.{{{least},{most}}})/\n", literal(end))
-        }
+    Ok(match Kind::of(schema, root) {
+        Kind::Text => text::rule(name, within, end, strict)?,
         Kind::Either => format!("{name}[suffix={}]: /(?s:.*)/\n", literal(end)),
         Kind::Json => {
             // References inside of it are to definitions of the whole.
@@ -146,13 +143,13 @@ fn value_rule(name: &str, schema: &Value, root: &Value, end: &str) -> String {
             }
             format!("{name}: {name}_json {}\n{name}_json: {}\n", literal(end), json_rule(&own))
         }
-    }
+    })
 }
 
 /// Reads the arguments of one call.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    tags: &'static Tags,
+    tags: Tags,
     kinds: BTreeMap<String, Kind>,
     /// Arguments so far.
     count: usize,
@@ -174,7 +171,7 @@ enum Place {
 
 impl Reader {
     /// Of a function whose arguments have these kinds.
-    pub fn new(tags: &'static Tags, kinds: BTreeMap<String, Kind>) -> Self {
+    pub fn new(tags: Tags, kinds: BTreeMap<String, Kind>) -> Self {
         Self { tags, kinds, count: 0, place: Place::Between(String::new()) }
     }
 
@@ -232,7 +229,7 @@ impl Reader {
 }
 
 /// A text as it stands between the quotes of JSON.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let json = Value::from(text).to_string();
     json[1..json.len() - 1].to_string()
 }

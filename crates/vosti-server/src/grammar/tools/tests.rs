@@ -2,6 +2,8 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::path::Path;
+use vosti_model::ChatTemplate;
 use vosti_model::prompt::Marks;
 
 fn function(name: &str) -> Function {
@@ -55,6 +57,11 @@ fn written_as(literals: &format::Literals, whole: &Told) -> String {
     answer + if whole.calls.is_empty() { "" } else { literals.tail }
 }
 
+/// How a template with the form of these tools has tools, if it is as most.
+fn form(format: Format) -> Option<Form> {
+    Some(Form::from(format))
+}
+
 /// JSON with what could be taken for the form's own text.
 fn arguments() -> impl Strategy<Value = String> {
     let text = prop_oneof![
@@ -79,8 +86,15 @@ fn arguments() -> impl Strategy<Value = String> {
     prop::collection::btree_map("[a-z\"]{1,3}", value, 0..3).prop_map(|members| json!(members).to_string())
 }
 
-const FORMATS: [Format; 5] =
-    [Format::Hermes, Format::Llama, Format::MistralSpaced, Format::MistralList, Format::MistralArgs];
+const FORMATS: [Format; 7] = [
+    Format::Hermes,
+    Format::Llama,
+    Format::MistralSpaced,
+    Format::MistralList,
+    Format::MistralArgs,
+    Format::Granite,
+    Format::Phi,
+];
 
 fn answers() -> impl Strategy<Value = (Format, bool, Told)> {
     let text = prop_oneof![Just(String::new()), "[a-zé <\\n\\[{\"]{0,12}", "(<tool_cal|\\[TOOL_|\\{\"name| \n){0,2}"];
@@ -204,7 +218,7 @@ fn earlier_calls_and_results_reach_any_template() {
     let plain = rendering(&messages, None, None, |_| Marks::default()).messages;
     assert_eq!(plain[0]["content"], "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": 1}}\n</tool_call>");
     assert_eq!(plain[1]["content"], "<tool_response>\n42\n</tool_response>");
-    let knows = rendering(&messages, None, Some(Format::Hermes), |_| Marks::default()).messages;
+    let knows = rendering(&messages, None, form(Format::Hermes), |_| Marks::default()).messages;
     assert_eq!(knows[0]["tool_calls"][0]["function"]["arguments"], json!({ "a": 1 }));
     assert_eq!(knows[1], messages[1]);
 }
@@ -223,22 +237,97 @@ fn a_template_says_how_its_model_calls() {
         ("'<tool_call>\\n<function=' + name", Some(Format::QwenTags)),
         ("<tool_call>{{ name }}\n<arg_key>{{ k }}</arg_key>\n<arg_value>", Some(Format::GlmLines)),
         ("<tool_call>{{ name }}<arg_key>{{ k }}</arg_key><arg_value>", Some(Format::GlmTags)),
+        ("respond only with <|tool_call|> followed by a JSON list", Some(Format::Granite)),
+        (PHI_4_MINI, Some(Format::Phi)),
+        ("{{- \"<|tool_call_start|>[\" + name }}", Some(Format::Python)),
+        ("{{- '<|tool_call>call:' + name }}", Some(Format::Gemma)),
         ("{{ messages }}", None),
     ] {
         assert_eq!(Format::of_text(template), format, "{template}");
     }
 }
 
+/// Of `microsoft/Phi-4-mini-instruct`: functions stand in the system message, and calls in no message.
+const PHI_4_MINI: &str = "{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message and \
+     message['tools'] is not none %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|tool|>' + message['tools'] + \
+     '<|/tool|>' + '<|end|>' }}{% else %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endif %}\
+     {% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}";
+
+fn template(source: &str) -> ChatTemplate {
+    ChatTemplate::new(source.into(), String::new(), String::new()).expect("a template")
+}
+
+/// A conversation with a function, a call and its result, as a template has it.
+fn conversation(template: &ChatTemplate) -> String {
+    let parameters = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
+    let description = Some("The weather of a city".to_string());
+    let get = Function { parameters: Some(parameters), description, ..function("get_weather") };
+    let call = json!({ "name": "get_weather", "arguments": "{\"city\": \"Rome\", \"near\": true}" });
+    let messages = [
+        json!({ "role": "user", "content": "Rome?" }),
+        json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "123456789", "type": "function", "function": call }] }),
+        json!({ "role": "tool", "tool_call_id": "123456789", "content": "sunny" }),
+    ];
+    let tools = Tools::new(vec![get], Choice::Auto, true).expect("tools");
+    let fitted = rendering(&messages, Some(&tools), Form::of(template), |_| Marks::default());
+    let render = |fitted: Rendering| {
+        let options = vosti_model::ChatOptions { tools: fitted.tools, ..Default::default() };
+        template.render(&fitted.messages, &options).map(|prompt| prompt.text().into_owned())
+    };
+    let text = render(fitted.clone()).or_else(|_| render(joined(fitted)));
+    text.unwrap_or_else(|error| format!("refused: {error}"))
+}
+
+#[test]
+fn phi_4_minis_template_gets_functions_in_the_system_message_and_calls_as_text() {
+    let phi = template(PHI_4_MINI);
+    assert_eq!(Form::of(&phi), Some(Form { format: Format::Phi, writes_calls: false, in_system: true }));
+    let text = conversation(&phi);
+    let begin = "<|system|>You are a helpful assistant with some tools.<|tool|>[{\"";
+    assert!(text.starts_with(begin), "{text}");
+    let call = "<|assistant|><|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"near\": true}}]\
+        <|/tool_call|><|end|>";
+    assert!(text.contains(call), "{text}");
+}
+
+/// Whatever a template does with tools, the model learns of the function, of the call and of its result.
+#[test]
+fn every_published_template_shows_functions_calls_and_results() {
+    let Some(folder) = vosti_test_tools::llama_cpp("models/templates") else { return };
+    let (mut seen, mut hidden) = (0, Vec::new());
+    let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
+    // Firefunction's template takes its functions and the time under names of its own, and fails without them.
+    let takes = |path: &Path| path.extension().is_some_and(|kind| kind == "jinja") && !path.ends_with(FIREFUNCTION);
+    for path in files.filter(|path| takes(path)) {
+        let source = std::fs::read_to_string(&path).expect("a template");
+        let Ok(template) = ChatTemplate::new(source, String::new(), String::new()) else { continue };
+        let text = conversation(&template);
+        let mut missing: Vec<&str> =
+            ["city", "Rome?", "sunny"].into_iter().filter(|word| !text.contains(word)).collect();
+        if text.matches("get_weather").count() < 2 {
+            missing.push("get_weather");
+        }
+        seen += 1;
+        if !missing.is_empty() {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let why = if text.starts_with("refused") { text } else { missing.join(", ") };
+            hidden.push(format!("{name}: {why}"));
+        }
+    }
+    hidden.sort();
+    assert!(hidden.is_empty(), "{hidden:?}");
+    assert!(seen > 50, "{seen} templates");
+}
+
+const FIREFUNCTION: &str = "fireworks-ai-llama-3-firefunction-v2.jinja";
+
 /// As Llama 3.2's template: its text names no token of calls.
 #[test]
 fn the_form_of_calls_is_the_one_that_a_template_writes() {
-    let of = |source: &str| {
-        let template = vosti_model::ChatTemplate::new(source.into(), String::new(), String::new()).expect("a template");
-        Format::of(&template)
-    };
+    let of = |source: &str| Form::of(&template(source)).map(|form| form.format);
     let writes = |call: &str| {
         format!(
-            "{{% for m in messages %}}{{{{ m.content }}}}{{% for c in m.tool_calls or [] %}}{call}{{% endfor %}}{{% endfor %}}"
+            "{{{{ tools|tojson }}}}{{% for m in messages %}}{{{{ m.content }}}}{{% for c in m.tool_calls or [] %}}{call}{{% endfor %}}{{% endfor %}}"
         )
     };
     let llama = "{{ '{\"name\": \"' + c.function.name + '\", ' }}{{ '\"parameters\": ' }}{{ c.function.arguments|tojson }}{{ '}' }}";
@@ -272,7 +361,7 @@ fn arguments_in_tags_are_read_as_json_wherever_the_answer_is_cut() {
     ];
     for format in [Format::QwenTags, Format::GlmLines, Format::GlmTags] {
         let form = format.literals().expect("a row");
-        let tags = form.tags.as_ref().expect("tags");
+        let format::Arguments::Tags(tags) = form.arguments else { panic!("tags") };
         let arguments: String =
             given.iter().map(|(name, text, _)| format!("{}{name}{}{text}{}", tags.key, tags.value, tags.end)).collect();
         let next = form.next.expect("several calls");
@@ -308,9 +397,9 @@ fn arguments_in_tags_are_read_as_json_wherever_the_answer_is_cut() {
 fn a_template_that_writes_tags_has_their_form() {
     let of = |call: &str| {
         let source = format!(
-            "{{% for m in messages %}}{{{{ m.content }}}}{{% for c in m.tool_calls or [] %}}{{% set f = c.function %}}{call}{{% endfor %}}{{% endfor %}}"
+            "{{{{ tools|tojson }}}}{{% for m in messages %}}{{{{ m.content }}}}{{% for c in m.tool_calls or [] %}}{{% set f = c.function %}}{call}{{% endfor %}}{{% endfor %}}"
         );
-        Format::of(&vosti_model::ChatTemplate::new(source, String::new(), String::new()).expect("a template"))
+        Form::of(&template(&source)).map(|form| form.format)
     };
     let each = |text: &str| format!("{{% for k, v in f.arguments|items %}}{text}{{% endfor %}}");
     let qwen = each("{{ '<parameter=' + k + '>\\n' + v + '\\n</parameter>\\n' }}");
@@ -336,10 +425,14 @@ fn published_templates_have_the_forms_that_their_models_are_trained_on() {
         ("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", Format::QwenTags),
         ("GLM-4.6", Format::GlmLines),
         ("GLM-4.7-Flash", Format::GlmTags),
+        ("ibm-granite-granite-3.3-2B-Instruct", Format::Granite),
+        ("ibm-granite-granite-4.0", Format::Hermes),
+        ("LFM2-8B-A1B", Format::Python),
+        ("LFM2.5-8B-A1B", Format::Python),
+        ("google-gemma-4-31B-it", Format::Gemma),
     ] {
         let source = std::fs::read_to_string(templates.join(format!("{name}.jinja"))).expect("a template");
-        let template = vosti_model::ChatTemplate::new(source, String::new(), String::new()).expect("a template");
-        assert_eq!(Format::of(&template), Some(form), "{name}");
+        assert_eq!(Form::of(&template(&source)).map(|form| form.format), Some(form), "{name}");
     }
 }
 
@@ -352,7 +445,18 @@ fn references_in_a_circle_or_a_long_chain_have_a_kind_and_definitions_are_not_re
     let properties: serde_json::Map<String, Value> = names.chain([("deep".to_string(), link(0))]).collect();
     let schema = json!({ "type": "object", "properties": properties, "$defs": definitions });
     assert_eq!(tags::kinds(&schema)["deep"], tags::Kind::Text);
-    let tags = Format::QwenTags.literals().and_then(|form| form.tags.as_ref()).expect("tags");
-    let rules = tags::rules(tags, "x", &schema).expect("arguments");
+    let Some(format::Arguments::Tags(tags)) = Format::QwenTags.literals().map(|form| form.arguments) else {
+        panic!("tags")
+    };
+    let rules = tags::rules(&tags, "x", &schema, true).expect("rules").expect("arguments");
+    let Some(format::Arguments::Values(notation)) = Format::Gemma.literals().map(|form| form.arguments) else {
+        panic!("values")
+    };
+    let refused = notation.rules("x", &schema, true).expect_err("a chain that is too long");
+    assert!(refused.to_string().contains("200 levels"), "{refused}");
+    let flat =
+        json!({ "type": "object", "properties": schema["properties"], "$defs": { "0": { "$ref": "#/$defs/0" } } });
+    let written = notation.rules("x", &flat, true).expect("rules").expect("arguments");
+    assert!(written.len() < 2 << 20, "{} bytes", written.len());
     assert!(rules.len() < 2 << 20, "{} bytes", rules.len());
 }

@@ -1,6 +1,6 @@
 //! The flags that choose tokens. `cli/sampling.rs` checks them; `docs/add-a-sampling-parameter.md` says how to add one.
 
-use crate::cli::values::{at_least_one, bias, whole};
+use crate::cli::values::{Seed, at_least_one, bias, seed, whole};
 use crate::deployment::{DeployError, Deployment};
 use clap::{Args, ValueEnum};
 use vosti_engine::Given;
@@ -68,9 +68,9 @@ pub struct Sampling {
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub max_tokens: Option<usize>,
 
-    /// Seed of the random numbers [default: a fresh one, which is printed]
-    #[arg(short, long, value_parser = whole::<u64>, allow_negative_numbers = true)]
-    pub seed: Option<u64>,
+    /// Seed of the random numbers, an integer of 64 bits [default, and -1: a fresh one, which is printed]
+    #[arg(short, long, value_parser = seed, allow_negative_numbers = true)]
+    pub seed: Option<Seed>,
 
     #[command(flatten)]
     pub defaults: Defaults,

@@ -1,6 +1,7 @@
 //! The commands in a conversation's lines.
 
 use super::super::arguments::Sampling;
+use super::super::values;
 use anyhow::{Result, anyhow, bail};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -82,7 +83,7 @@ pub fn set(sampling: &mut Sampling, name: &str, value: &str) -> Result<()> {
     }
     match name.as_str() {
         "max_tokens" => sampling.max_tokens = Some(read(&name, value)?),
-        "seed" => sampling.seed = Some(read(&name, value)?),
+        "seed" => sampling.seed = Some(values::seed(value).map_err(|why| anyhow!(why))?),
         other => bail!("there is no parameter {other}; /help lists them"),
     }
     Ok(())
