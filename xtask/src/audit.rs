@@ -90,6 +90,8 @@ fn sources() -> Result<PathBuf> {
         "3.11",
         "--platform",
         "manylinux_2_34_x86_64",
+        "--platform",
+        "manylinux_2_28_x86_64",
         "--require-hashes",
         "-r",
         PINNED,
@@ -136,7 +138,8 @@ fn page(rows: &[(String, Report)]) -> Result<String> {
          What a verdict means, and what it does not, says [Verify your kernel](verify-your-kernel.md). A proof is of a contract, for \
          the\nconstants that the contract names, and of the TTIR; `if` names what it assumes of hints and compilers. An unknown is no \
          verdict about a\nkernel; it names what the verifier does not read. In-place kernels are not audited: a contract cannot say \
-         yet that a buffer is both.\n",
+         yet that a buffer is both.\nA row `A == B` is of two launches that the launcher chooses between by the number of rows; where no line of \
+         the TTIR tells them apart,\ntheir PTX for sm_90 was run.\n",
         versions.join(", "),
         rows.len(),
         count(Finding::Proved),

@@ -32,7 +32,7 @@ struct Arguments {
 enum Task {
     /// Measures this engine against llama.cpp, in turn, on this machine
     Bench(bench::Bench),
-    /// Verifies kernels of public packages and writes docs/audit.md (fetches 70 MB)
+    /// Verifies kernels of public packages and writes docs/audit.md (fetches 200 MB)
     Audit {
         /// Words of a package or a path: verify those alone, and write nothing
         names: Vec<String>,

@@ -214,6 +214,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-wiring", &["vosti-core", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-cpu", &["vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-ptx", &["vosti-kernels", "vosti-tile"]),
+    ("crates/vosti-audit", &["vosti-kernels", "vosti-ptx", "vosti-verify"]),
     ("crates/vosti-cuda", &["vosti-core", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-model", &["vosti-core", "vosti-kernels"]),
     (

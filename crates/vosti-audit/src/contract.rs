@@ -21,25 +21,27 @@ enum Shape {
 /// What one table of the file says.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+pub(crate) struct Written {
     shape: Shape,
-    grid: Vec<String>,
+    pub grid: Vec<String>,
     #[serde(default, rename = "where")]
-    conditions: Vec<String>,
-    params: BTreeMap<String, String>,
+    pub conditions: Vec<String>,
+    pub params: BTreeMap<String, String>,
     #[serde(default)]
     constants: BTreeMap<String, toml::Value>,
     #[serde(default)]
-    shapes: BTreeMap<String, Vec<String>>,
+    pub shapes: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     launches: Vec<String>,
+    /// The function of the file in whose place the launcher may take this one.
+    pub instead_of: Option<String>,
 }
 
 /// The contract of one function.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub function: String,
-    written: Written,
+    pub written: Written,
 }
 
 /// The constants that one launch gives.
@@ -110,6 +112,22 @@ impl Claim {
                 }
             },
         })
+    }
+
+    /// The integer parameter with the number of rows.
+    pub fn rows(&self) -> Option<String> {
+        self.written.params.iter().find(|(_, role)| role.trim() == "rows").map(|(name, _)| name.clone())
+    }
+
+    /// Integer parameters that are products of constants which 16 divides.
+    pub fn divisible(&self, constants: &Constants) -> Vec<String> {
+        let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
+        let divided = |role: &str| {
+            let text = role.trim().strip_prefix('=')?;
+            Some(vosti_kernels::expr::eval(text.trim(), &lookup).ok()? % 16 == 0)
+        };
+        let all = self.written.params.iter().filter(|(_, role)| divided(role) == Some(true));
+        all.map(|(name, _)| name.clone()).collect()
     }
 
     /// What a launch gives, as far as the text must be changed for it.
@@ -191,7 +209,7 @@ impl Claim {
 }
 
 /// The verifier's word for a role.
-fn plain(role: &str) -> &str {
+pub(crate) fn plain(role: &str) -> &str {
     if role == "rows buffer" { "rows" } else { role }
 }
 

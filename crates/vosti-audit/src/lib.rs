@@ -1,10 +1,11 @@
 //! The kernel verifier for files that Vosti does not know: unmodified Triton files with a contract beside them.
 //!
 //! [`audit`] renders a file's kernels with Triton's front end (`render.py`), brings each text to the form that the verifier
-//! reads (`normal`), and proves or refutes it under its contract. A verdict is a report: no engine admits a kernel by it.
+//! reads (`normal`), and proves or refutes it under its contract; `compiled` runs what Triton compiles. A verdict is a report: no engine admits a kernel by it.
 //! Nothing of the file is changed, and only the file's own statements are executed, in a process of their own.
 //! Read next: `contract.rs`, then `normal/mod.rs`.
 
+mod compiled;
 mod contract;
 mod error;
 mod normal;
@@ -16,10 +17,12 @@ pub use error::AuditError;
 pub use render::Skipped;
 pub use report::{Audit, Finding, Premise, Report};
 
+use compiled::{Outcome, Side};
 use contract::{Claim, Constants};
-use normal::{Launch, Line, Stop};
+use normal::{Line, Stop};
 use prove::{Prover, Subject, unread};
-use std::collections::BTreeSet;
+use render::NoText;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use vosti_kernels::Dtype;
 use vosti_verify::problem::Statement;
@@ -53,7 +56,9 @@ struct Work<'c> {
     claim: &'c Claim,
     launch: String,
     constants: Constants,
-    given: Launch,
+    /// Launches of one function and one group must give the same bits.
+    group: usize,
+    subject: Subject,
 }
 
 /// Renders, proves and refutes. `python` has Triton.
@@ -69,16 +74,16 @@ pub fn audit(request: &Request, python: &Path) -> Result<Audit, AuditError> {
     let text =
         std::fs::read_to_string(&beside).map_err(|error| AuditError::Read { path: beside.clone(), error, hint })?;
     let claims = chosen(contract::read(&beside, &text)?, request, &beside)?;
-    let mut work = vec![];
+    let mut asked = vec![];
     for claim in &claims {
         let wrong = |why| AuditError::Claim { path: beside.clone(), function: claim.function.clone(), why };
         for (launch, constants) in claim.launches(&request.launches).map_err(wrong)? {
-            let given = claim.launch(&constants).map_err(wrong)?;
-            work.push(Work { claim, launch, constants, given });
+            let rendering = rendering(claim, &constants).map_err(wrong)?;
+            asked.push((claim, launch, constants, rendering));
         }
     }
-    let requests = work.iter().map(|work| rendering(work, &beside)).collect::<Result<Vec<_>, _>>()?;
-    let rendered = render::render(python, &request.path, &requests)?;
+    let requests: Vec<_> = asked.iter().map(|(.., rendering)| rendering.clone()).collect();
+    let rendered = render::texts(python, &request.path, &requests)?;
     let mut audit = Audit { path: path.clone(), reports: vec![], without_contract: vec![], skipped: rendered.skipped };
     for kernel in rendered.kernels {
         // A helper of another kernel has no contract either.
@@ -86,46 +91,129 @@ pub fn audit(request: &Request, python: &Path) -> Result<Audit, AuditError> {
             audit.without_contract.push((kernel.name, kernel.line));
         }
     }
-    let mut made = vec![];
-    for (work, text) in work.iter().zip(rendered.texts) {
-        let text = match text {
-            Err(no) if !no.refused => return Err(AuditError::Python { path, line: no.line, why: no.why }),
-            text => text.map_err(|no| unread(format!("Triton refuses it: {}", no.why), u32::try_from(no.line).ok())),
-        };
-        let wrong = |why| AuditError::Claim { path: beside.clone(), function: work.claim.function.clone(), why };
-        made.push((work, subject(work, text).map_err(wrong)?));
+    let mut made: Vec<Work> = vec![];
+    for ((claim, launch, constants, _), choices) in asked.iter().zip(rendered.texts) {
+        let wrong = |why| AuditError::Claim { path: beside.clone(), function: claim.function.clone(), why };
+        let misfit = |no: NoText| AuditError::Python { path: path.clone(), line: no.line, why: no.why };
+        for choice in choices.map_err(misfit)? {
+            let (launch, constants) = with(launch, constants, &choice.chosen);
+            let group = choice.group;
+            let text = match choice.lines() {
+                Err(no) if !no.refused => return Err(misfit(no)),
+                text => {
+                    text.map_err(|no| unread(format!("Triton refuses it: {}", no.why), u32::try_from(no.line).ok()))
+                }
+            };
+            let subject = subject(claim, &constants, text).map_err(wrong)?;
+            made.push(Work { claim, launch, constants, group, subject });
+        }
     }
-    for (index, (work, subject)) in made.iter().enumerate() {
+    // Reports that runs of compiled kernels may refute, and their launches.
+    let mut open = vec![];
+    for (index, work) in made.iter().enumerate() {
         let prover = Prover { function: &work.claim.function, source: &source };
-        audit.reports.push(prover.report(&work.launch, subject, subject)?);
-        // The launcher may take any of a kernel's launches: all give the bits of the first.
-        let first = made.iter().position(|(other, _)| other.claim.function == work.claim.function).unwrap_or(index);
-        if first < index {
-            let (other, left) = &made[first];
-            let mut report = prover.report(&format!("{} == {}", other.launch, work.launch), left, subject)?;
+        let report = prover.report(&work.launch, &work.subject, &work.subject)?;
+        if report.verdict == Finding::Unknown {
+            open.push((audit.reports.len(), index, index));
+        }
+        audit.reports.push(report);
+        // The launcher may take any of a kernel's launches, or of those in whose place it stands: all give the bits of the first.
+        let alike = |other: &Work| match &work.claim.written.instead_of {
+            Some(function) => other.claim.function == *function,
+            None => other.claim.function == work.claim.function && other.group == work.group,
+        };
+        let first = made.iter().position(alike).unwrap_or(index);
+        if first != index {
+            let other = &made[first];
+            let launches = format!("{} == {}", other.launch, work.launch);
+            let both = format!("{} == {}", other.claim.function, work.claim.function);
+            let prover = Prover {
+                function: if work.claim.written.instead_of.is_some() { &both } else { prover.function },
+                ..prover
+            };
+            let mut report = prover.report(launches.trim_matches([' ', '=']), &other.subject, &work.subject)?;
             if OPTIONS.iter().any(|name| other.constants.get(*name) != work.constants.get(*name)) {
                 report.premises.push(Premise::OptionsAlike);
+            }
+            if report.verdict != Finding::Refuted {
+                open.push((audit.reports.len(), first, index));
             }
             audit.reports.push(report);
         }
     }
+    compare_compiled(&mut audit, &open, &made, &request.path, python);
     Ok(audit)
 }
 
-/// The contracts of the functions that were asked for.
+/// Runs compiled launches where no proof, or one that assumes something of the compiler, is the verdict: two runs that differ
+/// refute it.
+fn compare_compiled(audit: &mut Audit, open: &[(usize, usize, usize)], made: &[Work], path: &Path, python: &Path) {
+    let wanted: BTreeSet<usize> = open.iter().flat_map(|(_, left, right)| [*left, *right]).collect();
+    let requests = wanted.iter().map(|index| rendering(made[*index].claim, &made[*index].constants));
+    let Ok(requests) = requests.collect::<Result<Vec<_>, _>>() else { return };
+    if requests.is_empty() {
+        return;
+    }
+    let codes = match render::codes(python, path, &requests) {
+        Ok(codes) => codes,
+        Err(error) => {
+            open.iter().for_each(|(report, ..)| audit.reports[*report].compiled = Some(format!("not run: {error}")));
+            return;
+        }
+    };
+    let codes: BTreeMap<usize, _> = wanted.into_iter().zip(codes).collect();
+    for (report, left, right) in open {
+        let side = |index: &usize| match &codes[index] {
+            Ok(code) => Ok(Side { claim: made[*index].claim, constants: &made[*index].constants, code }),
+            Err(no) => Err(format!("Triton does not compile it: {}", no.why)),
+        };
+        let outcome = side(left).and_then(|left| Ok((left, side(right)?)));
+        let outcome = outcome.map_or_else(Outcome::NotRun, |(left, right)| compiled::search(&left, &right));
+        audit.reports[*report].ran(outcome);
+    }
+}
+
+/// A launch with what the decorators chose for it.
+fn with(launch: &str, constants: &Constants, chosen: &BTreeMap<String, serde_json::Value>) -> (String, Constants) {
+    let mut all = constants.clone();
+    let mut words: Vec<String> = launch.split(',').filter(|part| !part.trim().is_empty()).map(String::from).collect();
+    for (name, value) in chosen {
+        // Numbers, truth values and texts are all that a decorator's choice may be.
+        let Ok(value) = toml::Value::try_from(value) else { continue };
+        words.push(match &value {
+            toml::Value::String(text) => format!("{name}={text}"),
+            value => format!("{name}={value}"),
+        });
+        all.insert(name.clone(), value);
+    }
+    (words.join(","), all)
+}
+
+/// The contracts of the functions that were asked for, and of those in whose place they stand.
 fn chosen(claims: Vec<Claim>, request: &Request, beside: &str) -> Result<Vec<Claim>, AuditError> {
     let known: Vec<&str> = claims.iter().map(|claim| claim.function.as_str()).collect();
-    if let Some(function) = request.functions.iter().find(|function| !known.contains(&function.as_str())) {
+    let mut wanted = request.functions.clone();
+    for claim in &claims {
+        if let Some(function) = &claim.written.instead_of
+            && (wanted.is_empty() || wanted.contains(&claim.function))
+        {
+            if !known.contains(&function.as_str()) || *function == claim.function {
+                let why = format!("`instead_of` names `{function}`, which is no other function with a contract");
+                return Err(AuditError::Claim { path: beside.to_string(), function: claim.function.clone(), why });
+            }
+            if !wanted.is_empty() {
+                wanted.push(function.clone());
+            }
+        }
+    }
+    if let Some(function) = wanted.iter().find(|function| !known.contains(&function.as_str())) {
         let (path, function) = (beside.to_string(), function.clone());
         return Err(AuditError::NoClaim { path, function, known: known.join(", ") });
     }
-    let all = request.functions.is_empty();
-    Ok(claims.into_iter().filter(|claim| all || request.functions.contains(&claim.function)).collect())
+    Ok(claims.into_iter().filter(|claim| wanted.is_empty() || wanted.contains(&claim.function)).collect())
 }
 
-fn rendering(work: &Work, beside: &str) -> Result<render::Request, AuditError> {
-    let function = work.claim.function.clone();
-    let wrong = |why| AuditError::Claim { path: beside.to_string(), function: work.claim.function.clone(), why };
+fn rendering(claim: &Claim, constants: &Constants) -> Result<render::Request, String> {
     let json = |value: &toml::Value| match value {
         toml::Value::String(text) if text == "None" => Ok(serde_json::Value::Null),
         toml::Value::Array(_) | toml::Value::Table(_) | toml::Value::Datetime(_) => {
@@ -133,26 +221,32 @@ fn rendering(work: &Work, beside: &str) -> Result<render::Request, AuditError> {
         }
         other => serde_json::to_value(other).map_err(|error| error.to_string()),
     };
-    let constants = work.constants.iter().map(|(name, value)| Ok((name.clone(), json(value)?)));
-    let constants = constants.collect::<Result<_, String>>().map_err(wrong)?;
-    let words = work.claim.words().map(String::from).collect();
-    Ok(render::Request { function, constants, types: work.claim.types().map_err(wrong)?, words })
+    let values = constants.iter().map(|(name, value)| Ok((name.clone(), json(value)?)));
+    Ok(render::Request {
+        function: claim.function.clone(),
+        constants: values.collect::<Result<_, String>>()?,
+        types: claim.types()?,
+        words: claim.words().map(String::from).collect(),
+        rows: claim.rows(),
+        divisible: claim.divisible(constants),
+    })
 }
 
 /// The problem of one launch; an error in words if the contract does not fit the kernel.
-fn subject(work: &Work, text: Result<Vec<Line>, Failure>) -> Result<Subject, String> {
+fn subject(claim: &Claim, constants: &Constants, text: Result<Vec<Line>, Failure>) -> Result<Subject, String> {
+    let given = claim.launch(constants)?;
     let none = |failure| Subject { problem: Err(failure), premises: BTreeSet::new() };
     let lines = match text {
         Ok(lines) => lines,
         Err(failure) => return Ok(none(failure)),
     };
-    let (text, premises) = match normal::normal(lines, &work.given) {
+    let (text, premises) = match normal::normal(lines, &given) {
         Ok(normal) => normal,
         Err(Stop::Kernel(why, line)) => return Ok(none(unread(why, line))),
         Err(Stop::Contract(why)) => return Err(why),
     };
-    let statement = Statement { text: work.claim.statement(&work.constants, &work.given), act: Dtype::Bf16 };
-    match Problem::of_statement(&work.claim.function, &text, statement) {
+    let statement = Statement { text: claim.statement(constants, &given), act: Dtype::Bf16 };
+    match Problem::of_statement(&claim.function, &text, statement) {
         Ok(problem) => Ok(Subject { problem: Ok(problem), premises }),
         Err(ProblemError::Lift { source, .. }) => Ok(none(unread(source.reason.to_string(), source.python_line))),
         Err(error) => Err(error.to_string()),

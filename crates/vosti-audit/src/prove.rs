@@ -40,6 +40,7 @@ impl Prover<'_> {
             line: None,
             source: None,
             counterexample: None,
+            compiled: None,
             assumptions: vec![],
             premises: left.premises.union(&right.premises).copied().collect(),
             seconds: 0.0,

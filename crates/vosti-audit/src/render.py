@@ -1,7 +1,8 @@
 """Renders the TTIR of kernels in a file that Vosti does not know, with Triton's front end: no GPU, no torch.
 
-Reads {"path", "launches": [{"function", "constants", "types", "words"}]} from standard input and writes JSON to standard output:
-the kernels of the file, a text or an error for each launch, and the statements that could not be executed.
+Reads {"path", "compile", "launches": [{"function", "constants", "types", "words", "rows", "divisible"}]} from standard input and
+writes JSON to standard output: the kernels of the file, for each launch an error or a text for each choice of the decorators, and
+the statements that could not be executed. With "compile" the text is PTX for `ARCH`, and no decorator is asked.
 
 The file stays as it is. What it imports and is not installed is a `Stub`; a statement that fails (a benchmark, a look at a
 device) is left out, and the names that it would bind are stubs. A stub has no truth value, so no branch is taken because of
@@ -100,6 +101,8 @@ class Same(importlib.abc.Loader):
 SKIPPED = []
 # What a launch gives to the compiler and not to the kernel: no TTIR depends on it.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+# Those that a configuration of `triton.autotune` chooses, and what it chooses if it says nothing.
+USUAL = {"num_warps": 4, "num_stages": 3}
 
 
 def bound(node):
@@ -113,6 +116,9 @@ def bound(node):
             for alias in part.names:
                 if alias.name != "*":
                     yield alias.asname or alias.name.split(".")[0]
+
+
+TRITON = {"triton": "triton", "tl": "triton.language"}
 
 
 def execute(source, path, names, report):
@@ -132,6 +138,11 @@ def execute(source, path, names, report):
                 SKIPPED.append({"line": node.lineno, "why": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
             for name in bound(node):
                 names.setdefault(name, Stub(name))
+        if isinstance(node, ast.ImportFrom):
+            # Packages import Triton by a module of their own, which gives another thing where there is no GPU.
+            for alias in node.names:
+                if alias.name in ("triton", "tl"):
+                    names[alias.asname or alias.name] = importlib.import_module(TRITON[alias.name])
 
 
 class Beside(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -183,12 +194,32 @@ def place(path):
     return folder, name
 
 
+# The decorators of a kernel that choose constants, by the kernel's id, the outermost last.
+RULES = {}
+
+
 def kernels(path):
     """Every function of the file that `triton.jit` was asked to compile, by name."""
     global ACTIVE
     import triton
+    from triton.runtime import autotuner
     from triton.runtime import jit as runtime
 
+    def kernel_of(fn):
+        while fn is not None and not isinstance(fn, runtime.JITFunction):
+            fn = getattr(fn, "fn", None)
+        return fn
+
+    def tuned(self, fn, arg_names, configs, key, *args, **kwargs):
+        RULES.setdefault(id(kernel_of(fn)), []).append(("autotune", configs or [], key or []))
+        tune(self, fn, arg_names, configs, key, *args, **kwargs)
+
+    def guessed(self, fn, arg_names, values, *args, **kwargs):
+        RULES.setdefault(id(kernel_of(fn)), []).append(("heuristics", values, None))
+        guess(self, fn, arg_names, values, *args, **kwargs)
+
+    tune, guess = autotuner.Autotuner.__init__, autotuner.Heuristics.__init__
+    autotuner.Autotuner.__init__, autotuner.Heuristics.__init__ = tuned, guessed
     found, original = {}, runtime.JITFunction.__init__
 
     def noted(self, fn, *args, **kwargs):
@@ -236,10 +267,76 @@ def failure(error, fn):
     return {"error": said.strip().splitlines()[0][:400], "line": line, "refused": True}
 
 
-def lower(fn, launch):
-    """The lines of the TTIR module and the Python line of each."""
-    import ttir
+class NoChoice(Exception):
+    """Why a decorator's choice is not known."""
 
+
+# The most choices of decorators for one kernel.
+CHOICES = 24
+
+
+def sampled_rows():
+    """Numbers of rows at which a heuristic is asked."""
+    near = {n + by for n in (1 << i for i in range(21)) for by in (-1, 0, 1)}
+    return sorted(n for n in near if 1 <= n <= 1 << 20)
+
+
+def guesses(values, names, constants, fn, launch):
+    """What heuristics choose for `names`, for each number of rows: distinct choices, the first first."""
+    rows, choices = launch["rows"], []
+    for count in sampled_rows() if rows else [1]:
+        arguments = {name: Stub(name) for name in fn.arg_names} | constants
+        if rows:
+            arguments[rows] = count
+        choice = {}
+        for name in names:
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    value = values[name](arguments)
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                raise NoChoice(f"the heuristic of `{name}` cannot be asked here ({said}): give `{name}` in `[constants]` or --launch")
+            if not isinstance(value, (bool, int, float, str)):
+                raise NoChoice(f"the heuristic of `{name}` gives no constant: give `{name}` in `[constants]` or --launch")
+            choice[name] = arguments[name] = value
+        if choice not in choices:
+            choices.append(choice)
+    return choices
+
+
+def launches(fn, launch):
+    """The launches that decorators choose for constants that the contract leaves open: (group, constants). One of a group may be
+    taken for one batch and another for another batch."""
+    given = dict(launch["constants"])
+    open_names = [name for name in fn.arg_names if name not in given and name not in launch["types"]]
+    groups = [[given]]
+    # The outermost decorator is asked first, and an inner one sees its choice.
+    for kind, rule, key in reversed(RULES.get(id(fn), [])):
+        if kind == "autotune":
+            chosen = []
+            for config in rule:
+                names = [name for name in config.kwargs if name in open_names]
+                if names:
+                    values = {name: getattr(config, name, None) for name in USUAL if name not in given}
+                    options = {name: value for name, value in values.items() if value not in (None, USUAL[name])}
+                    chosen.append({name: config.kwargs[name] for name in names} | options)
+            if chosen:
+                every = [[made | config for made in group] for group in groups for config in chosen]
+                # A key with the number of rows makes the choice depend on the batch.
+                groups = [sum(every, [])] if launch["rows"] in key else every
+        else:
+            names = [name for name in rule if name in open_names]
+            if names:
+                groups = [[made | choice for made in group for choice in guesses(rule, names, made, fn, launch)] for group in groups]
+    unique = [[made for at, made in enumerate(group) if made not in group[:at]] for group in groups]
+    total = sum(len(group) for group in unique)
+    if total > CHOICES:
+        raise NoChoice(f"the decorators have {total} choices for it, and at most {CHOICES} are verified: list launches in the contract or with --launch")
+    return [(at, made) for at, group in enumerate(unique) for made in group]
+
+
+def signature_of(fn, launch):
+    """Types, constants and nothing, or an error."""
     signature, constants = {}, {}
     for index, name in enumerate(fn.arg_names):
         if name in launch["constants"]:
@@ -252,10 +349,20 @@ def lower(fn, launch):
                 signature[name], constants[(index,)] = "constexpr", default
                 continue
             what = "no value: add it to `[constants]` or --launch" if fn.params[index].is_constexpr else "no role"
-            return {"error": f"parameter `{name}` of `{launch['function']}` has {what}", "line": line_of(fn)}
+            return None, None, {"error": f"parameter `{name}` of `{launch['function']}` has {what}", "line": line_of(fn)}
     for name in [*launch["constants"], *launch["types"]]:
         if name not in fn.arg_names and name not in OPTIONS and name not in launch["words"]:
-            return {"error": f"`{launch['function']}` has no parameter `{name}`", "line": line_of(fn)}
+            return None, None, {"error": f"`{launch['function']}` has no parameter `{name}`", "line": line_of(fn)}
+    return signature, constants, None
+
+
+def lower(fn, launch):
+    """The lines of the TTIR module and the Python line of each."""
+    import ttir
+
+    signature, constants, wrong = signature_of(fn, launch)
+    if wrong:
+        return wrong
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             text = ttir.module(fn, signature, constants, {})
@@ -265,8 +372,63 @@ def lower(fn, launch):
     return {"lines": lines, "python": python}
 
 
+def lowered(fn, launch):
+    """The text of each launch that the decorators choose; an error if there is none."""
+    try:
+        chosen = launches(fn, launch)
+    except NoChoice as error:
+        return {"error": str(error), "line": line_of(fn)}
+    made = []
+    for group, constants in chosen:
+        own = {name: value for name, value in constants.items() if name not in launch["constants"]}
+        text = lower(fn, launch | {"constants": constants})
+        made.append({"group": group, "chosen": own, "text": text})
+    return {"launches": made}
+
+
+# The GPU that kernels are compiled for.
+ARCH = 90
+
+
+def compiled(fn, launch):
+    """PTX of a launch, as Triton makes it where pointers are aligned to 16 bytes, with products and sums apart: PTX of
+    fused ones has several meanings."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, make_backend
+
+    signature, constants, wrong = signature_of(fn, launch)
+    if wrong:
+        return wrong
+    aligned = [name for name, ty in signature.items() if ty.startswith("*") or name in launch["divisible"]]
+    attributes = {(fn.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            target = GPUTarget("cuda", ARCH, 32)
+            backend = make_backend(target)
+            options = {name: launch["constants"][name] for name in OPTIONS if name in launch["constants"]}
+            options = backend.parse_options(options | {"enable_fp_fusion": False, "sanitize_overflow": False})
+            context = ir.context()
+            ir.load_dialects(context)
+            backend.load_dialects(context)
+            source = ASTSource(fn=fn, signature=signature, constexprs=constants, attrs=attributes)
+            module = source.make_ir(target, options, backend.get_codegen_implementation(options),
+                                    backend.get_module_map(), context)
+            stages, metadata = {}, {}
+            backend.add_stages(stages, options, source.language)
+            for name in ("ttir", "ttgir", "llir", "ptx"):
+                module = stages[name](module, metadata)
+    except Exception as error:
+        return failure(error, fn)
+    parameters = [[name, ty] for name, ty in signature.items() if ty != "constexpr"]
+    return {"ptx": module, "shared": metadata["shared"], "threads": 32 * metadata.get("num_warps", options.num_warps),
+            "parameters": parameters}
+
+
 def main():
     request = json.load(sys.stdin)
+    # Before Triton is imported, which reads it once.
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "1" if request["compile"] else "0"
     import ttir
 
     if ttir.triton.__version__ != ttir.VERSION:
@@ -281,7 +443,7 @@ def main():
     for launch in request["launches"]:
         same = found.get(launch["function"], [])
         if len(same) == 1:
-            texts.append(lower(same[0], launch))
+            texts.append((compiled if request["compile"] else lowered)(same[0], launch))
         elif same:
             lines = " and ".join(str(line_of(fn)) for fn in same)
             texts.append({"error": f"lines {lines} both define `{launch['function']}`", "line": line_of(same[0])})

@@ -4,6 +4,7 @@
 
 use crate::error::AuditError;
 use crate::normal::Line;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -17,7 +18,7 @@ const TTIR: &str = include_str!("../../../kernels/ttir.py");
 /// The longest that a file's own statements and the front end may take together.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One text to make.
+/// Texts to make of one launch.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Request {
     pub function: String,
@@ -25,6 +26,10 @@ pub(crate) struct Request {
     pub types: BTreeMap<String, String>,
     /// Names of the contract: a constant among them may be of the contract alone.
     pub words: Vec<String>,
+    /// The parameter with the number of rows.
+    pub rows: Option<String>,
+    /// Integer parameters that 16 divides in every launch.
+    pub divisible: Vec<String>,
 }
 
 /// A kernel of the file.
@@ -43,28 +48,69 @@ pub struct Skipped {
     pub why: String,
 }
 
+/// A launch that the decorators choose where the contract leaves constants open; the one launch if it leaves none.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Text {
-    Made {
-        lines: Vec<String>,
-        python: Vec<Option<u32>>,
-    },
-    Failed {
-        error: String,
-        line: u64,
-        /// Triton was asked and refused.
-        #[serde(default)]
-        refused: bool,
-    },
+pub(crate) struct Choice {
+    /// One choice of a group may be taken for one batch, and another for another batch.
+    pub group: usize,
+    /// The constants that the contract leaves open, and options of the compiler.
+    pub chosen: BTreeMap<String, serde_json::Value>,
+    text: Made<Text>,
+}
+
+impl Choice {
+    /// The lines of the text; or why there is none.
+    pub fn lines(self) -> Result<Vec<Line>, NoText> {
+        let text = self.text.given()?;
+        Ok(text.lines.into_iter().zip(text.python).map(|(text, python)| Line::new(text, python)).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Text {
+    lines: Vec<String>,
+    python: Vec<Option<u32>>,
+}
+
+#[derive(Deserialize)]
+struct Choices {
+    launches: Vec<Choice>,
+}
+
+/// A launch as Triton compiles it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Code {
+    pub ptx: String,
+    /// Of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: usize,
+    /// Name and Triton's type.
+    pub parameters: Vec<(String, String)>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answer {
+enum Made<T> {
+    Given(T),
+    Not(NoText),
+}
+
+impl<T> Made<T> {
+    fn given(self) -> Result<T, NoText> {
+        match self {
+            Made::Given(text) => Ok(text),
+            Made::Not(why) => Err(why),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer<T> {
     Made {
         kernels: Vec<Kernel>,
-        texts: Vec<Text>,
+        texts: Vec<Made<T>>,
         skipped: Vec<Skipped>,
     },
     Failed {
@@ -75,21 +121,41 @@ enum Answer {
 }
 
 /// Why there is no text, and the line of the file.
+#[derive(Deserialize)]
 pub(crate) struct NoText {
-    pub line: u64,
+    #[serde(rename = "error")]
     pub why: String,
+    pub line: u64,
     /// Whether Triton was asked and refused; else the request does not fit the file.
+    #[serde(default)]
     pub refused: bool,
 }
 
-/// The kernels of a file, and for each request the lines of its text or the line and the reason why there is none.
-pub(crate) struct Rendered {
+/// The kernels of a file, and what was made for each request.
+pub(crate) struct Rendered<T> {
     pub kernels: Vec<Kernel>,
-    pub texts: Vec<Result<Vec<Line>, NoText>>,
+    pub texts: Vec<Result<T, NoText>>,
     pub skipped: Vec<Skipped>,
 }
 
-pub(crate) fn render(python: &Path, path: &Path, requests: &[Request]) -> Result<Rendered, AuditError> {
+/// TTIR of each launch that decorators choose.
+pub(crate) fn texts(python: &Path, path: &Path, requests: &[Request]) -> Result<Rendered<Vec<Choice>>, AuditError> {
+    let rendered = render::<Choices>(python, path, requests, false)?;
+    let texts = rendered.texts.into_iter().map(|text| text.map(|choices| choices.launches)).collect();
+    Ok(Rendered { kernels: rendered.kernels, texts, skipped: rendered.skipped })
+}
+
+/// PTX of launches whose constants are all given.
+pub(crate) fn codes(python: &Path, path: &Path, requests: &[Request]) -> Result<Vec<Result<Code, NoText>>, AuditError> {
+    Ok(render(python, path, requests, true)?.texts)
+}
+
+fn render<T: DeserializeOwned>(
+    python: &Path,
+    path: &Path,
+    requests: &[Request],
+    compile: bool,
+) -> Result<Rendered<T>, AuditError> {
     let fail = |why: String| AuditError::FrontEnd {
         python: python.display().to_string(),
         path: path.display().to_string(),
@@ -99,7 +165,7 @@ pub(crate) fn render(python: &Path, path: &Path, requests: &[Request]) -> Result
     for (name, text) in [("render.py", SCRIPT), ("ttir.py", TTIR)] {
         std::fs::write(folder.path().join(name), text).map_err(|error| fail(error.to_string()))?;
     }
-    let request = serde_json::json!({ "path": path, "launches": requests });
+    let request = serde_json::json!({ "path": path, "compile": compile, "launches": requests });
     let mut command = Command::new(python);
     command.arg("-B").arg(folder.path().join("render.py"));
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -111,13 +177,7 @@ pub(crate) fn render(python: &Path, path: &Path, requests: &[Request]) -> Result
             Err(AuditError::Python { path: path.display().to_string(), line, why: error })
         }
         Answer::Made { kernels, texts, skipped } => {
-            let text = |text| match text {
-                Text::Made { lines, python } => {
-                    Ok(lines.into_iter().zip(python).map(|(text, python)| Line::new(text, python)).collect())
-                }
-                Text::Failed { error: why, line, refused } => Err(NoText { line, why, refused }),
-            };
-            Ok(Rendered { kernels, texts: texts.into_iter().map(text).collect(), skipped })
+            Ok(Rendered { kernels, texts: texts.into_iter().map(Made::given).collect(), skipped })
         }
     }
 }

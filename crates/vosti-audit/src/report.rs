@@ -1,5 +1,6 @@
 //! The verdict of one kernel under its contract, for a person and as JSON.
 
+use crate::compiled::Outcome;
 use crate::render::Skipped;
 use serde::Serialize;
 use std::fmt;
@@ -78,6 +79,8 @@ pub struct Report {
     pub source: Option<String>,
     /// Two runs with equal rows that differ.
     pub counterexample: Option<String>,
+    /// What runs of the compiled kernel gave, where its verdict did not make them needless: equal bits, or why there was no run.
+    pub compiled: Option<String>,
     /// The verifier's assumptions: name and sentence.
     pub assumptions: Vec<(String, &'static str)>,
     /// What it rests on besides.
@@ -87,6 +90,28 @@ pub struct Report {
 }
 
 impl Report {
+    /// Takes what runs of compiled launches gave into the verdict.
+    pub(crate) fn ran(&mut self, outcome: Outcome) {
+        let found = match outcome {
+            Outcome::Same(runs) => format!("{runs} pairs of runs gave equal bits"),
+            Outcome::NotRun(why) => format!("not run: {why}"),
+            Outcome::Different(how) => {
+                if self.verdict == Finding::Proved {
+                    // Of two launches alone: what is false of the compiler is what the proof assumed of it.
+                    let assumed = self.conditions().join(" and ");
+                    self.why = Some(format!(
+                        "compiled: the proof of the TTIR assumes of the compiler what is false: {assumed}"
+                    ));
+                    self.obligation = Some("compiled".into());
+                }
+                self.verdict = Finding::Refuted;
+                self.counterexample = Some(how);
+                "two runs differ".into()
+            }
+        };
+        self.compiled = Some(found);
+    }
+
     /// What a reader of a proof must know to be true of the file or of the compiler: nothing checks it.
     pub fn conditions(&self) -> Vec<&str> {
         if self.verdict != Finding::Proved {

@@ -20,7 +20,7 @@ pub(crate) const SHARED_BASE: u64 = 1024;
 pub struct Kernel {
     /// Its name.
     pub name: String,
-    /// How many parameters it takes, each of 64 bits.
+    /// How many parameters it takes, each of 64 or 32 bits.
     pub params: usize,
     /// Threads of a block, if the text says it.
     pub threads: Option<u32>,
@@ -115,6 +115,8 @@ pub(crate) enum What {
     Parameter {
         to: Register,
         index: usize,
+        /// With the sign of its 32 bits.
+        extended: bool,
     },
     /// Halves of a register, lowest first.
     Pack {
@@ -373,9 +375,18 @@ impl Reader<'_> {
     fn memory(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
         let words: Vec<&str> = opcode.split('.').collect();
         match (words.as_slice(), operands) {
-            (["ld", "param", "u64" | "b64"], [to, Operand::Address(name, 0)]) => {
-                let index = self.text.params.iter().position(|param| param == name)?;
-                Some(What::Parameter { to: self.target(to, Width::Bits64)?, index })
+            (["ld", "param", form], [to, Operand::Address(name, 0)]) => {
+                let index = self.text.params.iter().position(|(param, _)| param == name)?;
+                let width = match *form {
+                    "u64" | "b64" | "s64" => Width::Bits64,
+                    "u32" | "b32" | "s32" | "f32" => Width::Bits32,
+                    _ => return None,
+                };
+                (self.text.params[index].1 == width).then_some(())?;
+                // PTX ISA, `ld`: a register may be wider, and the sign fills it.
+                let wide = if *form == "s32" { self.target(to, Width::Bits64) } else { None };
+                let extended = wide.is_some();
+                Some(What::Parameter { to: wide.or_else(|| self.target(to, width))?, index, extended })
             }
             (["ld", space, form @ ..], [to, from]) => {
                 let (many, bytes, width) = access(form)?;

@@ -125,6 +125,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row("sub.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_sub(b))),
     Row("mul.lo.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a).wrapping_mul(s32(b))))),
     Row("mul.lo.s64", D, &[D, D], all!(|[a, b, _]| a.wrapping_mul(b))),
+    // Of a division by zero the ISA says nothing: all bits are one here.
+    Row("div.s32", W, &[W, W], all!(|[a, b, _]| if b == 0 { word(-1) } else { word(s32(a).wrapping_div(s32(b))) })),
+    Row("rem.s32", W, &[W, W], all!(|[a, b, _]| if b == 0 { word(-1) } else { word(s32(a).wrapping_rem(s32(b))) })),
     Row("mul.wide.u32", D, &[W, W], all!(|[a, b, _]| a * b)),
     Row("mul.wide.u16", W, &[H, H], all!(|[a, b, _]| a * b)),
     Row("mul.wide.s32", D, &[W, W], all!(|[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64)),

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub(crate) struct Text<'a> {
     pub name: &'a str,
-    /// Names of parameters, all of 64 bits.
-    pub params: Vec<&'a str>,
+    /// Names of parameters, of 64 or 32 bits.
+    pub params: Vec<(&'a str, Width)>,
     /// Threads of a block; None if the launch says it.
     pub threads: Option<u32>,
     /// Register files by the beginning of their names, such as `%rd`.
@@ -116,16 +116,21 @@ pub(crate) fn without_comments(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
-fn parameters(list: &str) -> Result<Vec<&str>, ReadError> {
-    let name = |param: &'_ str| -> Option<()> {
-        let rest = param.strip_prefix(".param")?.trim_start();
-        (rest.starts_with(".u64") || rest.starts_with(".b64")).then_some(())
+fn parameters(list: &str) -> Result<Vec<(&str, Width)>, ReadError> {
+    let read = |param: &'_ str| {
+        let mut words = param.strip_prefix(".param")?.split_whitespace();
+        let width = match words.next()? {
+            ".u64" | ".b64" => Width::Bits64,
+            ".u32" | ".b32" | ".f32" => Width::Bits32,
+            _ => return None,
+        };
+        Some(width)
     };
     let params = list.split(',').map(str::trim).filter(|param| !param.is_empty());
     params
-        .map(|param| match (name(param), param.split_whitespace().next_back()) {
-            (Some(()), Some(word)) => Ok(word),
-            _ => Err(ReadError { line: 0, why: format!("`{param}` is no parameter of 64 bits") }),
+        .map(|param| match (read(param), param.split_whitespace().next_back()) {
+            (Some(width), Some(word)) => Ok((word, width)),
+            _ => Err(ReadError { line: 0, why: format!("`{param}` is no parameter of 64 or 32 bits") }),
         })
         .collect()
 }

@@ -234,7 +234,11 @@ impl Warp {
             What::ProxyFence => each(mask).for_each(|lane| block.shared.fence(self.first + lane)),
             What::Shuffle { to, from, by, clamp, butterfly } => self.shuffle(*to, *from, [*by, *clamp], *butterfly)?,
             What::Largest { to, from, members } => self.largest(*to, *from, *members)?,
-            What::Parameter { to, index } => self.write(*to, &[block.params[*index]; 32], ALL, mask),
+            What::Parameter { to, index, extended } => {
+                let value = block.params[*index];
+                let value = if *extended { i64::from(value as u32 as i32) as u64 } else { value };
+                self.write(*to, &[value; 32], ALL, mask);
+            }
             What::Special { to, which } => {
                 let lanes = self.special(*which, block);
                 self.write(*to, &lanes, ALL, mask);

@@ -51,6 +51,8 @@ fn instructions_are_those_of_the_isa() {
         ("cvt.rn.bf16x2.f32 %r9, 0f3F800000, 0f3F808000;", 0x3f80_3f80),
         ("cvt.rn.bf16x2.f32 %r9, 0f3F818000, 0f7F800001;", 0x3f82_7fff),
         ("mov.b32 {%rs1, %rs2}, 0x12345678; mov.b32 %r9, {%rs2, %rs1};", 0x5678_1234),
+        ("div.s32 %r9, -7, 2;", 0xffff_fffd),
+        ("rem.s32 %r9, -7, 2;", 0xffff_ffff),
         ("mul.wide.s32 %rd3, -3, 5; cvt.u32.u64 %r9, %rd3;", 0xffff_fff1),
         ("setp.lt.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
         ("setp.num.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
@@ -61,6 +63,32 @@ fn instructions_are_those_of_the_isa() {
     ];
     for (body, wanted) in cases {
         assert_eq!(one(body), *wanted, "{body}");
+    }
+}
+
+/// A parameter of 32 bits is read with 32 bits, and in no other width.
+#[test]
+fn numbers_of_32_bits_are_parameters_too() {
+    let with = |load: &str| {
+        text(&format!("{load}\nst.global.b32 [%rd1], {{ %r9 }};"))
+            .replace("k_param_0\n)", "k_param_0,\n\t.param .u32 k_param_1,\n\t.param .f32 k_param_2\n)")
+    };
+    let kernel =
+        Kernel::read(&with("ld.param.b32 %r4, [k_param_1];\nld.param.b32 %r5, [k_param_2];\nadd.s32 %r9, %r4, %r5;"));
+    let mut memory = Buffers::default();
+    let params = [memory.add("out", vec![0; 256]), 7, u64::from(1f32.to_bits())];
+    let launch = Launch { grid: [1; 3], threads: 64, shared: 1024, params: &params, seed: None, steps_max: 10_000 };
+    kernel.unwrap().run(&launch, &mut memory).unwrap();
+    assert_eq!(memory.bytes(0)[..4], (1f32.to_bits() + 7).to_le_bytes());
+    let kernel =
+        Kernel::read(&with("ld.param.s32 %rd2, [k_param_1];\nshr.u64 %rd2, %rd2, 32;\ncvt.u32.u64 %r9, %rd2;"));
+    let params = [params[0], u64::from(-7i32 as u32), 0];
+    kernel.unwrap().run(&Launch { params: &params, ..launch }, &mut memory).unwrap();
+    assert_eq!(memory.bytes(0)[..4], [255; 4]);
+    for wrong in
+        ["ld.param.b64 %rd2, [k_param_1];", "ld.param.b32 %r4, [k_param_0];", "ld.param.b16 %rs1, [k_param_1];"]
+    {
+        assert!(Kernel::read(&with(wrong)).is_err(), "{wrong}");
     }
 }
 
@@ -141,7 +169,7 @@ fn what_is_not_known_is_refused_with_its_line() {
     for (from, to, wanted) in [
         (".visible .entry k(", "", "no kernel"),
         (".version 8.7", "", "no .version"),
-        (".param .u64", ".param .u32", "no parameter of 64 bits"),
+        (".param .u64", ".param .u16", "no parameter of 64 or 32 bits"),
         (".reqntid 64", ".reqntid 8, 8", "more than one axis"),
         (".reg .b16", ".reg .b128", "cannot be read"),
     ] {

@@ -74,6 +74,29 @@ fn what_cannot_be_read_is_one_line() {
     }
 }
 
+/// Where nothing is audited, an option of audits would change nothing.
+#[test]
+fn options_of_audits_are_refused_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = file(folder.path(), "linear");
+    let other = file(folder.path(), "linear_bm16");
+    for kernels in [vec!["linear"], vec![own.as_str()], vec![own.as_str(), other.as_str()]] {
+        for option in
+            [&["--json"][..], &["--launch", "BM=2"], &["--function", "linear"], &["--contract", "linear.toml"]]
+        {
+            // A contract makes an audit of one file.
+            if option[0] == "--contract" && kernels == [own.as_str()] {
+                continue;
+            }
+            let arguments: Vec<String> = kernels.iter().chain(option).map(|text| text.to_string()).collect();
+            let (code, out, errors) = verify(&arguments);
+            assert_eq!((code, out.as_str(), errors.lines().count()), (2, "", 1), "{arguments:?}: {errors}");
+            let says = format!("{} is for one Triton file", option[0]);
+            assert!(errors.contains(&says), "{arguments:?}: {errors}");
+        }
+    }
+}
+
 #[test]
 fn an_explanation_is_one_screen_however_many_kernels_have_the_name() {
     let (code, out, _) = verify(&["store".into(), "--explain".into()]);
@@ -101,8 +124,8 @@ fn files_of_others_have_verdicts_with_exit_codes() {
     assert!(code == Some(0) && out.contains("proved   rows_in_turn") && out.contains("reduce-row-uniform"), "{out}");
     let (code, out, _) = verify(&[&broken, "--function", "the_row_before"]);
     assert!(code == Some(1) && out.contains("REFUTED  the_row_before") && out.contains("have equal inputs"), "{out}");
-    let (code, out, _) = verify(&[&broken, "--function", "turns_by_another_step"]);
-    assert!(code == Some(3) && out.contains("UNKNOWN  turns_by_another_step") && out.contains(" line "), "{out}");
+    let (code, out, _) = verify(&[&broken, "--function", "lanes_in_any_order"]);
+    assert!(code == Some(3) && out.contains("UNKNOWN  lanes_in_any_order") && out.contains(" line "), "{out}");
     let (code, out, _) = verify(&[&proved, "--function", "several_launches", "--launch", "BM=8", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(

@@ -154,3 +154,41 @@ def other_function_of_all_rows(x, y, n_rows, n_cols, BN: tl.constexpr):
     cols = tl.arange(0, BN)
     v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
     tl.store(y + row * n_cols + cols, v * tl.math.erf(n_rows.to(tl.float32)), mask=cols < n_cols)
+
+
+@triton.autotune(configs=[triton.Config({"BK": 64}), triton.Config({"BK": 2})], key=["n_rows"])
+@triton.jit
+def chosen_by_rows(x, y, n_rows, n_cols, BN: tl.constexpr, BK: tl.constexpr):
+    row = tl.program_id(0)
+    total = 0.0
+    for first in range(0, BN, BK):
+        cols = first + tl.arange(0, BK)
+        v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+        total += tl.sum(v * v, axis=0)
+    cols = tl.arange(0, BN)
+    tl.store(y + row * n_cols + cols, total + tl.zeros([BN], tl.float32), mask=cols < n_cols)
+
+
+@triton.heuristics({"BM": lambda args: 1 if args["n_rows"] <= 264 else 4})
+@triton.jit
+def tile_by_rows(x, y, n_rows, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + rows[:, None] * BN + cols[None, :], mask=(rows < n_rows)[:, None], other=0.0).to(tl.float32)
+    tl.store(y + rows, tl.sum(v * v, axis=1), mask=rows < n_rows)
+
+
+@triton.jit
+def warps_by_rows(x, y, BN: tl.constexpr):
+    row = tl.program_id(0)
+    v = tl.load(x + row * BN + tl.arange(0, BN)).to(tl.float32)
+    tl.store(y + row, tl.sum(v * v, axis=0))
+
+
+@triton.jit
+def two_halves_in_turn(x, y, n_rows, BN: tl.constexpr):
+    for row in range(tl.program_id(0), n_rows, tl.num_programs(0)):
+        cols = tl.arange(0, BN // 2)
+        left = tl.load(x + row * BN + cols).to(tl.float32)
+        right = tl.load(x + row * BN + BN // 2 + cols).to(tl.float32)
+        tl.store(y + row, tl.sum(left * left, axis=0) + tl.sum(right * right, axis=0))

@@ -117,3 +117,17 @@ def returns_after_its_work(x, y, n_rows, n_cols, BN: tl.constexpr):
         tl.store(y + row * n_cols + cols, v * 3, mask=cols < n_cols)
         return
     tl.store(y + cols, 0.0, mask=cols < 0)
+
+
+@triton.autotune(configs=[triton.Config({"BK": 64}), triton.Config({"BK": 32})], key=["n_cols"])
+@triton.heuristics({"BM": lambda args: 2 if args["n_rows"] <= 264 else 4})
+@triton.jit
+def chosen_by_columns(x, y, n_rows, n_cols, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    total = tl.zeros([BM], tl.float32)
+    for first in range(0, BN, BK):
+        cols = first + tl.arange(0, BK)
+        mask = (rows < n_rows)[:, None] & (cols < n_cols)[None, :]
+        v = tl.load(x + rows[:, None] * n_cols + cols[None, :], mask=mask, other=0.0).to(tl.float32)
+        total += tl.sum(v * v, axis=1)
+    tl.store(y + rows, total, mask=rows < n_rows)

@@ -22,8 +22,16 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
         print(&tcb::text())?;
         return Ok(Outcome::Done);
     }
-    if arguments.kernel.iter().any(|kernel| kernel.ends_with(".py")) {
-        return if super::audit::wanted(arguments) { super::audit::run(arguments) } else { own(arguments) };
+    let file = arguments.kernel.iter().any(|kernel| kernel.ends_with(".py"));
+    if file && super::audit::wanted(arguments) {
+        return super::audit::run(arguments);
+    }
+    only_audits(
+        arguments,
+        if file { "a file with its contract and `.ttir` has one kernel" } else { "it takes a Triton file" },
+    )?;
+    if file {
+        return own(arguments);
     }
     anyhow::ensure!(arguments.kernel.len() < 2, "a pair is two files: vosti verify A.py B.py");
     let options = VerifyOptions {
@@ -69,6 +77,22 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     let outcome = verdict(&out, inventory.proved() && fresh);
     write(&inventory, arguments)?;
     outcome
+}
+
+/// An error if there is an option that only an audit has; `why` says why this is none.
+fn only_audits(arguments: &Verify, why: &str) -> anyhow::Result<()> {
+    let given = [
+        ("--function", !arguments.function.is_empty()),
+        ("--launch", !arguments.launch.is_empty()),
+        ("--contract", arguments.contract.is_some()),
+        ("--json", arguments.json),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => anyhow::bail!(
+            "{option} is for one Triton file with contracts beside it, `vosti verify FILE.py` (docs/verify-your-kernel.md): {why}"
+        ),
+    }
 }
 
 /// What a verdict of a Python file is about.
