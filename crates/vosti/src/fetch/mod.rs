@@ -83,7 +83,7 @@ fn free(folder: &Path) -> Option<u64> {
         let found = (unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } == 0)
             // SAFETY: it returned 0.
             .then(|| unsafe { found.assume_init() })?;
-        Some(u64::from(found.f_bavail).saturating_mul(found.f_frsize as u64))
+        Some((found.f_bavail as u64).saturating_mul(found.f_frsize as u64))
     }
     #[cfg(not(unix))]
     {
