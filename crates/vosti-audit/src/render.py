@@ -211,7 +211,7 @@ def kernels(path):
         return fn
 
     def tuned(self, fn, arg_names, configs, key, *args, **kwargs):
-        RULES.setdefault(id(kernel_of(fn)), []).append(("autotune", configs or [], key or []))
+        RULES.setdefault(id(kernel_of(fn)), []).append(("autotune", configs, key))
         tune(self, fn, arg_names, configs, key, *args, **kwargs)
 
     def guessed(self, fn, arg_names, values, *args, **kwargs):
@@ -312,9 +312,14 @@ def launches(fn, launch):
     groups = [[given]]
     # The outermost decorator is asked first, and an inner one sees its choice.
     for kind, rule, key in reversed(RULES.get(id(fn), [])):
-        if kind == "autotune":
+        if isinstance(rule, Stub) or isinstance(key, Stub):
+            needed = [name for name in open_names if (own := fn.params[fn.arg_names.index(name)]).default is own._param.empty]
+            if needed:
+                what = "a decorator's rule comes from what is not installed here, so its choice is not known"
+                raise NoChoice(f"{what}: give `{'`, `'.join(needed)}` in `[constants]` or --launch")
+        elif kind == "autotune":
             chosen = []
-            for config in rule:
+            for config in rule or []:
                 names = [name for name in config.kwargs if name in open_names]
                 if names:
                     values = {name: getattr(config, name, None) for name in USUAL if name not in given}
@@ -323,7 +328,7 @@ def launches(fn, launch):
             if chosen:
                 every = [[made | config for made in group] for group in groups for config in chosen]
                 # A key with the number of rows makes the choice depend on the batch.
-                groups = [sum(every, [])] if launch["rows"] in key else every
+                groups = [sum(every, [])] if launch["rows"] in (key or []) else every
         else:
             names = [name for name in rule if name in open_names]
             if names:
