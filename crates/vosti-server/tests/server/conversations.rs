@@ -256,8 +256,10 @@ const TOOLS_TEMPLATE: &str = "{# <tool_call> #}{% for m in messages %}<|im_start
 
 #[tokio::test]
 async fn a_message_without_content_is_an_empty_text_in_every_api() {
-    let source =
-        "{# <tool_call> #}{% for m in messages %}{{ m.role }}{{ 'x' in m.content }}[{{ m.content }}]{% endfor %}";
+    // It has tools, of which this conversation offers none, and writes a call's arguments, of which this call has none.
+    let source = "{# <tool_call> #}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.role }}\
+        {{ 'x' in m.content }}[{{ m.content }}]{% for c in m.tool_calls or [] %}{{ c.function.arguments | items | join }}{% endfor %}\
+        {% endfor %}";
     let server = serve(&Options { template: source.into(), ..Options::default() });
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let user = json!({"role": "user", "content": "y"});
