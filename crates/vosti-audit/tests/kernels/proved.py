@@ -131,3 +131,12 @@ def chosen_by_columns(x, y, n_rows, n_cols, BM: tl.constexpr, BN: tl.constexpr, 
         v = tl.load(x + rows[:, None] * n_cols + cols[None, :], mask=mask, other=0.0).to(tl.float32)
         total += tl.sum(v * v, axis=1)
     tl.store(y + rows, total, mask=rows < n_rows)
+
+
+@triton.heuristics(something.rules("of_this"))
+@triton.jit
+def rule_from_elsewhere(x, y, n_cols, BN: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+    tl.store(y + row * n_cols + cols, v * 2, mask=cols < n_cols)
