@@ -25,7 +25,7 @@ config.update(num_hidden_layers=1, vocab_size=4096, max_position_embeddings=3302
 with open(sys.argv[2], "w") as file:
     json.dump(config, file)
 END
-(cd "$root" && cargo build --quiet -p vosti-cuda --example cuda)
+(cd "$root" && cargo build --quiet -p vosti -p vosti-cuda --example cuda)
 [ -e "$folder/bundle" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 -o "$folder/bundle" ${3:+--python "$3"}
 
 target=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")

@@ -34,7 +34,7 @@ pub fn run(names: &[String]) -> Result<()> {
             }
             let path = sources.join(&package.name).join(&path);
             let request = Request { path, contract: Some(contract), functions: vec![], launches: vec![] };
-            let audit = vosti_audit::audit(&request, &python::interpreter()?).with_context(|| shown.clone())?;
+            let audit = vosti_audit::audit(&request, python::interpreter).with_context(|| shown.clone())?;
             for report in audit.reports {
                 println!("{shown}: {report}");
                 rows.push((shown.clone(), report));

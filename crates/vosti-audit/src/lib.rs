@@ -61,8 +61,8 @@ struct Work<'c> {
     subject: Subject,
 }
 
-/// Renders, proves and refutes. `python` has Triton.
-pub fn audit(request: &Request, python: &Path) -> Result<Audit, AuditError> {
+/// Renders, proves and refutes. `python` finds an interpreter with Triton; it is asked after the files of the request are read.
+pub fn audit<E: From<AuditError>>(request: &Request, python: impl FnOnce() -> Result<PathBuf, E>) -> Result<Audit, E> {
     let path = request.path.display().to_string();
     let source = std::fs::read_to_string(&request.path).map_err(|error| AuditError::Read {
         path: path.clone(),
@@ -83,7 +83,8 @@ pub fn audit(request: &Request, python: &Path) -> Result<Audit, AuditError> {
         }
     }
     let requests: Vec<_> = asked.iter().map(|(.., rendering)| rendering.clone()).collect();
-    let rendered = render::texts(python, &request.path, &requests)?;
+    let python = python()?;
+    let rendered = render::texts(&python, &request.path, &requests)?;
     let mut audit = Audit { path: path.clone(), reports: vec![], without_contract: vec![], skipped: rendered.skipped };
     for kernel in rendered.kernels {
         // A helper of another kernel has no contract either.
@@ -99,7 +100,7 @@ pub fn audit(request: &Request, python: &Path) -> Result<Audit, AuditError> {
             let (launch, constants) = with(launch, constants, &choice.chosen);
             let group = choice.group;
             let text = match choice.lines() {
-                Err(no) if !no.refused => return Err(misfit(no)),
+                Err(no) if !no.refused => return Err(misfit(no).into()),
                 text => {
                     text.map_err(|no| unread(format!("Triton refuses it: {}", no.why), u32::try_from(no.line).ok()))
                 }
@@ -141,7 +142,7 @@ pub fn audit(request: &Request, python: &Path) -> Result<Audit, AuditError> {
             audit.reports.push(report);
         }
     }
-    compare_compiled(&mut audit, &open, &made, &request.path, python);
+    compare_compiled(&mut audit, &open, &made, &request.path, &python);
     Ok(audit)
 }
 

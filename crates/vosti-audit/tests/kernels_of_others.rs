@@ -2,7 +2,7 @@
 //! is refuted by two runs, of its TTIR or of its PTX, or refused where this file says; none is proved.
 
 use std::path::{Path, PathBuf};
-use vosti_audit::{Audit, Finding, Request, audit};
+use vosti_audit::{Audit, AuditError, Finding, Request, audit};
 
 fn python() -> Option<PathBuf> {
     let z3 = !vosti_verify::Solver::new(vosti_verify::find_z3(), vosti_verify::Cache::none()).version().is_empty();
@@ -13,7 +13,8 @@ fn python() -> Option<PathBuf> {
 fn audited(file: &str) -> Option<Audit> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels").join(file);
     let request = Request { path, contract: None, functions: vec![], launches: vec![] };
-    Some(audit(&request, &python()?).unwrap())
+    let python = python()?;
+    Some(audit(&request, || Ok::<_, AuditError>(python)).unwrap())
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn wrong_input_is_one_line_with_its_place() {
         std::fs::write(&path, source).unwrap();
         std::fs::write(path.with_extension("toml"), contract).unwrap();
         let request = Request { path, contract: None, functions: vec![], launches: vec![] };
-        let error = audit(&request, &python).unwrap_err().to_string();
+        let error = audit(&request, || Ok::<_, AuditError>(python.clone())).unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains('\n'), "{error}");
     }
 }

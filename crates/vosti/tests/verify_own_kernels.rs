@@ -6,7 +6,11 @@ use std::process::Command;
 
 /// Exit code, standard output, standard error.
 fn verify(arguments: &[String]) -> (i32, String, String) {
-    let result = Command::new(env!("CARGO_BIN_EXE_vosti")).arg("verify").args(arguments).output().expect("it starts");
+    run(Command::new(env!("CARGO_BIN_EXE_vosti")).arg("verify").args(arguments))
+}
+
+fn run(command: &mut Command) -> (i32, String, String) {
+    let result = command.output().expect("it starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (result.status.code().unwrap_or(-1), text(&result.stdout), text(&result.stderr))
 }
@@ -72,6 +76,17 @@ fn what_cannot_be_read_is_one_line() {
         assert_eq!((code, out.as_str(), errors.lines().count()), (2, "", 1), "{errors}");
         assert!(errors.contains(says), "{says:?} is not in {errors}");
     }
+}
+
+/// A user's first try names a file that is not there: no compiler is fetched before that is said.
+#[test]
+fn no_triton_is_installed_for_a_file_that_cannot_be_read() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vosti"));
+    command.args(["verify", "/nowhere/kernel.py"]).env_remove("VOSTI_PYTHON").env("XDG_CACHE_HOME", home.path());
+    let (code, out, errors) = run(&mut command);
+    assert_eq!((code, out.as_str(), errors.lines().count()), (2, "", 1), "{errors}");
+    assert!(std::fs::read_dir(home.path()).unwrap().next().is_none(), "something was written");
 }
 
 /// Where nothing is audited, an option of audits would change nothing.

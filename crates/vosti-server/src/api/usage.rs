@@ -60,8 +60,7 @@ pub fn id(prefix: &str) -> String {
     format!("{prefix}-{:016x}", fresh())
 }
 
-/// A random number, from the operating system's randomness through the standard library's hasher.
+/// A random number of the operating system.
 pub fn fresh() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    getrandom::u64().expect("an operating system has random numbers")
 }

@@ -26,7 +26,7 @@ pub fn run(arguments: &Verify) -> Result<Outcome> {
         functions: arguments.function.clone(),
         launches: arguments.launch.clone(),
     };
-    let audit = vosti_audit::audit(&request, &python()?)?;
+    let audit = vosti_audit::audit(&request, python)?;
     let text = if arguments.json { serde_json::to_string_pretty(&audit)? + "\n" } else { words(&audit)? };
     print(&text)?;
     Ok(match audit.finding() {

@@ -13,11 +13,8 @@ use vosti_model::Text;
 pub fn seed(arguments: &Sampling) -> u64 {
     match arguments.seed {
         Some(Seed::Given(seed)) => seed,
-        // `RandomState` is seeded by the operating system; 32 bits are easier to type again.
-        None | Some(Seed::Fresh) => {
-            use std::hash::{BuildHasher, Hasher};
-            std::collections::hash_map::RandomState::new().build_hasher().finish() & 0xffff_ffff
-        }
+        // 32 bits are easier to type again.
+        None | Some(Seed::Fresh) => getrandom::u32().expect("an operating system has random numbers").into(),
     }
 }
 
