@@ -1,7 +1,7 @@
 //! The verifier's file tests, written as others would write them: the number of rows is an integer, and a launch has no spare
 //! programs. What is broken stays so, and what is right is proved.
 
-use vosti_audit::{Finding, Request, audit};
+use vosti_audit::{AuditError, Finding, Request, audit};
 
 /// Right as others launch them: three are broken only where a launch has spare programs, and one has a constant that its contract
 /// says to be of the text alone, which here is found.
@@ -52,7 +52,9 @@ fn broken_kernels_stay_broken() {
         let path = folder.path().join(format!("{}.py", test.name));
         std::fs::write(&path, source).unwrap();
         std::fs::write(path.with_extension("toml"), contract).unwrap();
-        let found = audit(&Request { path, contract: None, functions: vec![], launches: vec![] }, &python);
+        let found = audit(&Request { path, contract: None, functions: vec![], launches: vec![] }, || {
+            Ok::<_, AuditError>(python.clone())
+        });
         tried += 1;
         // A false hint is believed, and the verdict says so.
         let proved = |audit: &vosti_audit::Audit| {

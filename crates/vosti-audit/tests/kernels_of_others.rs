@@ -139,7 +139,9 @@ fn a_kernel_that_triton_refuses_hides_no_other() {
         )
     };
     std::fs::write(path.with_extension("toml"), contract("good") + &contract("bad")).unwrap();
-    let audit = audit(&Request { path, contract: None, functions: vec![], launches: vec![] }, &python).unwrap();
+    let audit =
+        audit(&Request { path, contract: None, functions: vec![], launches: vec![] }, || Ok::<_, AuditError>(python))
+            .unwrap();
     let found: Vec<_> =
         audit.reports.iter().map(|report| (report.function.as_str(), report.verdict, report.line)).collect();
     assert_eq!(found, [("bad", Unknown, Some(12)), ("good", Proved, None)]);
