@@ -307,6 +307,11 @@ mod tests {
         }
         let neutral = patches(&root().join(FOLDER).join("neutral")).unwrap();
         assert!(neutral.iter().all(|patch| patch.field("story").is_ok()));
+        for patch in wrong.iter().chain(&neutral) {
+            let mut apply = Command::new("patch");
+            let out = apply.args(["--dry-run", "--force", "-p1", "-d"]).arg(root()).arg("-i").arg(&patch.path).output();
+            assert!(out.unwrap().status.success(), "{} does not apply", patch.name);
+        }
         let tour = fs::read_to_string(root().join("docs/proof-tour.md")).unwrap();
         let counted = format!("{} wrong and {} neutral versions", wrong.len(), neutral.len());
         assert!(tour.contains(&counted), "docs/proof-tour.md does not say that there are {counted}");
