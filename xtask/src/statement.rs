@@ -5,8 +5,8 @@
 //!
 //! Verus takes seconds before it proves anything, so many deletions are tried at once: one is dead if an obligation fails
 //! that depends on no other of them (`reach.rs`). The rest is tried in smaller groups, and in the end alone. What is
-//! dead is noted under `target/` with the obligation that failed, so a run that was stopped goes on where it was, and a change of the core
-//! makes only what depends on it undecided.
+//! dead is noted beside the receipt with the obligation that failed, so a run that was stopped goes on where it was, and a change of the
+//! core makes only what depends on it undecided.
 //!
 //! It never tries what is *added* to a clause: `mutants/` has such weakenings. Read next: `clauses.rs`, `verify.rs`, `mutants.rs`.
 
@@ -14,14 +14,13 @@ mod clauses;
 mod reach;
 
 use crate::mutants::Place;
+use crate::root;
 use crate::verify::{self, Failure, Outcome, VERUS, installed};
-use crate::{root, target_folder};
 use anyhow::{Result, bail, ensure};
 use clauses::Deletion;
 use reach::Reach;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -33,6 +32,9 @@ const SLOW: [&str; 3] = ["witness", "symbolic", "trace"];
 /// How many deletions are tried at a time at most, and in which modules; the last passes verify the whole core.
 const PASSES: [(usize, &[&str]); 5] = [(32, &QUICK), (8, &SLOW), (8, &[]), (1, &QUICK), (1, &[])];
 const SOURCES: &str = "crates/vosti-core/src";
+/// Which deletions are dead: on each line a deletion, the file and the function of the obligation that failed, and a hash of all that the
+/// obligation depends on. A line with another hash than the sources' says nothing.
+const NOTES: &str = "crates/vosti-core/proof-statement.tsv";
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -46,35 +48,29 @@ pub struct Options {
     jobs: Option<usize>,
 }
 
-/// The part of the proof receipt that says how far the statement was tried. Its run takes hours, so it may be unfinished; it is never of
-/// another statement.
+/// The part of the proof receipt that says how far the statement was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
     made_by: String,
-    /// BLAKE3 of the clauses and of the modules that test them.
-    statement: String,
     deletions: usize,
-    /// How many of the deletions make an obligation fail.
+    /// How many of the deletions make an obligation fail, by the notes.
     dead: usize,
     /// The clauses that can be deleted unseen; `docs/proof-tour.md` gives the reason of each.
     survivors: Vec<String>,
 }
 
 impl Tried {
-    /// What the receipt says of these sources, if it says this now: nothing is dead yet of another statement.
-    pub fn of_these_sources(self) -> Result<Tried> {
+    /// What the notes say of these sources, and the survivors that a run named.
+    pub fn of_these_sources(survivors: Vec<String>) -> Result<Tried> {
         let folder = root().join(SOURCES);
         let all = clauses::deletions(&folder)?;
-        let statement = digest(&folder, &all)?;
-        let same = self.statement == statement;
-        let (dead, survivors) = if same { (self.dead, self.survivors) } else { (0, vec![]) };
+        let dead = Notes::open(&root().join(NOTES), &all, &Reach::new(&folder)?)?.count();
         ensure!(dead + survivors.len() <= all.len(), "the receipt has more dead clauses than there are");
-        Ok(Tried { made_by: "cargo xtask verify-statement".into(), statement, deletions: all.len(), dead, survivors })
+        Ok(Tried { made_by: "cargo xtask verify-statement".into(), deletions: all.len(), dead, survivors })
     }
 
-    /// The same with another result.
-    pub fn with(self, dead: usize, survivors: Vec<String>) -> Tried {
-        Tried { dead, survivors, ..self }
+    pub fn survivors(self) -> Vec<String> {
+        self.survivors
     }
 }
 
@@ -84,33 +80,6 @@ impl fmt::Display for Tried {
         let left = self.deletions - dead - survivors;
         write!(f, "{} deletions, {dead} dead, {survivors} survived, {left} not decided", self.deletions)
     }
-}
-
-/// The files whose whole text says what is stated, or tests it.
-fn decides(file: &str) -> bool {
-    file.starts_with("trusted/") || QUICK.iter().chain(&SLOW).any(|suite| file == format!("proof/{suite}.rs"))
-}
-
-/// A hash of all clauses and of the files that decide about them.
-fn digest(folder: &Path, all: &[Deletion]) -> Result<String> {
-    let mut files = Vec::new();
-    verify::rust_files(folder, &mut files)?;
-    files.sort();
-    let mut hash = blake3::Hasher::new();
-    for path in files {
-        let (file, text) = (path.strip_prefix(folder)?.to_string_lossy().into_owned(), clauses::code(&path)?);
-        if decides(&file) {
-            hash.update(file.as_bytes()).update(&[0]).update(text.as_bytes()).update(&[0]);
-        } else {
-            for deletion in all.iter().filter(|deletion| deletion.file == file) {
-                hash.update(place(deletion).as_bytes())
-                    .update(&[0])
-                    .update(deletion.words(&text).as_bytes())
-                    .update(&[0]);
-            }
-        }
-    }
-    Ok(hash.finalize().to_hex().to_string())
 }
 
 fn place(deletion: &Deletion) -> String {
@@ -142,11 +111,11 @@ pub fn run(options: &Options) -> Result<()> {
         options.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).clamp(1, chosen.len());
     let places = (0..jobs).map(|job| Place::new(job, true)).collect::<Result<Vec<_>>>()?;
     let reach = Reach::new(&folder)?;
-    let notes = Notes::open(&target_folder().join("statement"), &all, &reach)?;
+    let notes = Notes::open(&root().join(NOTES), &all, &reach)?;
     let trial = Trial { reach, notes, places, folder: folder.clone() };
     let survivors = trial.survivors(&chosen)?.into_iter().map(line).collect::<Result<Vec<_>>>()?;
     println!("{} deletions tried, {} survived", chosen.len(), survivors.len());
-    verify::note_tried(trial.notes.count(), if chosen.len() == all.len() { survivors.clone() } else { vec![] })?;
+    verify::note_tried(if chosen.len() == all.len() { survivors.clone() } else { vec![] })?;
     ensure!(survivors.is_empty(), "these clauses can be deleted unseen:\n{}", survivors.join("\n"));
     Ok(())
 }
@@ -221,7 +190,7 @@ impl Trial {
             Ok((self.dead(group, &failures, copy)?, how))
         })?;
         self.notes.add(&dead, &self.reach)?;
-        verify::note_tried(self.notes.count(), vec![])?;
+        verify::note_tried(vec![])?;
         Ok(format!("{} of {} dead{how}", dead.len(), group.len()))
     }
 
@@ -281,28 +250,26 @@ fn groups<'a>(all: &[&'a Deletion], size: usize, reach: &Reach) -> Vec<Vec<&'a D
     out.into_iter().map(|group| group.into_iter().map(|(deletion, _)| deletion).collect()).collect()
 }
 
-/// Which deletions are dead, in a file that outlives the command: on each line a deletion, the file and the function of the obligation that
-/// failed, and a hash of all that the obligation depends on. A line with another hash than the sources' says nothing.
+/// The notes that hold: of each dead deletion its line behind its name.
 struct Notes {
     path: PathBuf,
-    dead: Mutex<HashSet<String>>,
+    dead: Mutex<BTreeMap<String, String>>,
 }
 
 impl Notes {
-    fn open(folder: &Path, all: &[Deletion], reach: &Reach) -> Result<Notes> {
-        fs::create_dir_all(folder)?;
-        let path = folder.join("dead");
-        let text = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
+    fn open(path: &Path, all: &[Deletion], reach: &Reach) -> Result<Notes> {
+        let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
         let known: HashSet<String> = all.iter().map(Notes::key).collect();
         let mut evidence = HashMap::new();
         let mut holds = |line: &str| {
-            let [key, file, function, hash] = line.split('\t').collect::<Vec<_>>()[..] else { return None };
+            let (key, note) = line.split_once('\t')?;
+            let [file, function, hash] = note.split('\t').collect::<Vec<_>>()[..] else { return None };
             let of = || reach.evidence(file, function);
             let now = evidence.entry((file.to_string(), function.to_string())).or_insert_with(of);
-            (now == hash && known.contains(key)).then(|| key.to_string())
+            (now == hash && known.contains(key)).then(|| (key.to_string(), note.to_string()))
         };
         let dead = text.lines().filter_map(&mut holds).collect();
-        Ok(Notes { path, dead: Mutex::new(dead) })
+        Ok(Notes { path: path.into(), dead: Mutex::new(dead) })
     }
 
     fn key(deletion: &Deletion) -> String {
@@ -310,31 +277,31 @@ impl Notes {
     }
 
     fn has(&self, deletion: &Deletion) -> bool {
-        self.dead.lock().unwrap_or_else(PoisonError::into_inner).contains(&Notes::key(deletion))
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&Notes::key(deletion))
     }
 
     fn count(&self) -> usize {
         self.dead.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Writes these down too, and forgets what no longer holds.
     fn add(&self, found: &[Dead], reach: &Reach) -> Result<()> {
         let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut out = fs::OpenOptions::new().create(true).append(true).open(&self.path)?;
         for (deletion, file, function) in found {
-            let key = Notes::key(deletion);
-            writeln!(out, "{key}\t{file}\t{function}\t{}", reach.evidence(file, function))?;
-            dead.insert(key);
+            dead.insert(Notes::key(deletion), format!("{file}\t{function}\t{}", reach.evidence(file, function)));
         }
-        Ok(())
+        let lines: String = dead.iter().map(|(key, note)| format!("{key}\t{note}\n")).collect();
+        Ok(fs::write(&self.path, lines)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target_folder;
 
     #[test]
-    fn comments_are_not_of_the_statement_and_a_note_holds_for_what_it_was_made_of() {
+    fn a_note_holds_for_what_it_was_made_of() {
         let folder = target_folder().join("statement-test");
         let (core, notes) = (folder.join("core"), folder.join("notes"));
         let write = |spec: &str, proof: &str| {
@@ -346,18 +313,17 @@ mod tests {
             fs::write(core.join("proof/suite.rs"), format!("proof fn lemma()\n    ensures f(),\n{{\n}}\n{proof}"))
                 .unwrap();
             let all = clauses::deletions(&core).unwrap();
-            (digest(&core, &all).unwrap(), all, Reach::new(&core).unwrap())
+            (all, Reach::new(&core).unwrap())
         };
-        let open = |(_, all, reach): &(String, Vec<Deletion>, Reach)| Notes::open(&notes, all, reach).unwrap().count();
+        let open = |(all, reach): &(Vec<Deletion>, Reach)| Notes::open(&notes, all, reach).unwrap().count();
         let _ = fs::remove_dir_all(&folder);
         let first = write("", "");
-        let dead: Vec<Dead> = vec![(&first.1[1], "proof/suite.rs".into(), "lemma".into())];
-        Notes::open(&notes, &first.1, &first.2).unwrap().add(&dead, &first.2).unwrap();
-        assert_eq!((first.1.len(), open(&first)), (3, 1));
-        let comment = write("// Words.\n\n", "// More words: a() is for f().\n");
-        assert!(comment.0 == first.0 && open(&comment) == 1);
-        let another = write("", "proof fn other()\n    ensures f(),\n{\n}\n");
-        assert!(another.0 != first.0 && open(&another) == 1);
+        let dead: Vec<Dead> = vec![(&first.0[1], "proof/suite.rs".into(), "lemma".into())];
+        Notes::open(&notes, &first.0, &first.1).unwrap().add(&dead, &first.1).unwrap();
+        assert_eq!((first.0.len(), open(&first)), (3, 1));
+        // Comments and other proofs do not matter to it.
+        assert_eq!(open(&write("// Words.\n\n", "// More words: a() is for f().\n")), 1);
+        assert_eq!(open(&write("", "proof fn other()\n    ensures f(),\n{\n}\n")), 1);
         let changed = write("pub open(crate) spec fn a() -> bool {\n    true\n}\n", "");
         assert_eq!(open(&changed), 0);
     }

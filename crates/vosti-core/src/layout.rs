@@ -315,6 +315,8 @@ impl Layout {
             out is Ok <==> self.fits(*plan),
             out matches Ok(n) ==> n == entries_before(plan.sequences@, plan.sequences@.len() as int),
     {
+        hide(rows_before);
+        hide(entries_before);
         let (all, selected) = (plan.tokens.len(), plan.selected.len());
         if all > self.rows_max || selected > self.selected_max || plan.positions.len() != all {
             return Err(ImageError::Rows { rows: all, selected });
@@ -322,6 +324,7 @@ impl Layout {
         let mut rows: usize = 0;
         let mut entries: usize = 0;
         let mut q: usize = 0;
+        proof { assert(rows_before(plan.sequences@, 0) == 0 && entries_before(plan.sequences@, 0) == 0) by { reveal(rows_before); reveal(entries_before); } }
         while q < plan.sequences.len()
             invariant
                 q <= plan.sequences@.len(), self.made(), all == plan.tokens@.len(), rows <= all,
@@ -348,6 +351,11 @@ impl Layout {
             let n = pages(s);
             if n > self.entries_max - entries {
                 return refused;
+            }
+            proof {
+                let next = q + 1;
+                assert(rows_before(plan.sequences@, next) == rows + s.rows) by { reveal(rows_before); }
+                assert(entries_before(plan.sequences@, next) == entries + n) by { reveal(entries_before); }
             }
             rows += s.rows;
             entries += n;

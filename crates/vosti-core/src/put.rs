@@ -58,6 +58,7 @@ pub(crate) fn put_slots(cells: &mut [i32], start: usize, plan: &StepPlan, group:
         forall|q: int, i: int| 0 <= q < plan.sequences@.len() && 0 <= i < plan.sequences@[q].rows
             ==> #[trigger] slot_put(final(cells)@, start as int, *plan, group as int, q, i),
 {
+    hide(rows_before);
     let len = cells.len();
     let mut q: usize = 0;
     while q < plan.sequences.len()
@@ -241,11 +242,13 @@ pub(crate) fn put_tiles(cells: &mut [i32], start: usize, stride: usize, of: &Til
         kept(old(cells)@, final(cells)@, start as int),
         tiled(final(cells)@, start as int, stride as int, *of, *plan, entries as int, out.0 as int, rows_of(*of, plan.tokens@.len() as int), out.1@),
 {
+    hide(rows_before);
     let len = cells.len();
     let mut count: usize = 0;
     let mut table = of.group * entries;
     let mut q: usize = 0;
     let ghost mut by = Tiled { owners: Seq::empty(), edges: seq![0int] };
+    proof { assert(rows_before(plan.sequences@, 0) == 0) by { reveal(rows_before); } }
     while q < plan.sequences.len()
         invariant
             q <= plan.sequences@.len(), packed(*plan), tables_long(*plan), within(*plan), of.height >= 1,
@@ -264,6 +267,7 @@ pub(crate) fn put_tiles(cells: &mut [i32], start: usize, stride: usize, of: &Til
             lemma_entries_apart(*plan, q as int, plan.sequences@.len() as int);
             lemma_entries_apart(*plan, 0, q as int);
             assert(within_context(*s));
+            assert(rows_before(plan.sequences@, q + 1) == s.first_row + s.rows) by { reveal(rows_before); }
         }
         let from = if s.first_row > of.first { s.first_row } else { of.first };
         let end = s.first_row + s.rows;

@@ -197,7 +197,13 @@ fn conjuncts(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
         // A part that gives a name to the rest cannot go alone.
         let names = |part: &Range<usize>| text[part.clone()].contains(" matches ");
         let parted = plain && parts.len() > 1 && !parts.iter().any(weaker);
-        return parts.into_iter().filter(|part| parted && !names(part)).collect();
+        // A quantifier's variables stay: the parts behind them need them.
+        let inner = |part: Range<usize>| {
+            let bound =
+                ["exists|", "forall|"].iter().find_map(|word| text[part.clone()].strip_prefix(word)?.split_once("| "));
+            bound.map_or(part.start, |(_, rest)| part.end - rest.len())..part.end
+        };
+        return parts.into_iter().filter(|part| parted && !names(part)).map(inner).collect();
     }
     let mut out = Vec::new();
     let mut from = 0;
@@ -335,12 +341,23 @@ mod tests {
     fn each_conjunct_of_a_definition_is_one() {
         let text = "pub open(crate) spec fn f(a: bool) -> bool {\n    let b = a;\n    &&& a\n    // Why.\n    &&& b ==> {\n        &&& c && d\n        \
             &&& e\n    }\n}\n\npub open(crate) spec fn g() -> bool {\n    a && b(1, x && y)\n}\n\npub open(crate) spec fn h() -> bool {\n    \
-            a && b ==> c\n}\n";
+            a && b ==> c\n}\n\npub open(crate) spec fn i() -> bool {\n    exists|s: int| a(s) && #[trigger] b(s)\n}\n";
         let found = texts("trusted/next.rs", text);
         // The whole definition comes first.
         assert!(found[0].starts_with("let b = a; &&& a"));
         assert_eq!(found[1..5], ["a", "b ==> { &&& c && d &&& e }", "c && d", "e"]);
-        assert_eq!(found[5..], ["a && b(1, x && y)", "a", "b(1, x && y)", "a && b ==> c"]);
+        assert_eq!(
+            found[5..],
+            [
+                "a && b(1, x && y)",
+                "a",
+                "b(1, x && y)",
+                "a && b ==> c",
+                "exists|s: int| a(s) && #[trigger] b(s)",
+                "a(s)",
+                "#[trigger] b(s)"
+            ]
+        );
         assert_eq!(texts("state.rs", text), [""; 0]);
     }
 

@@ -62,6 +62,7 @@ pub(crate) proof fn lemma_rows_apart(plan: StepPlan, p: int, q: int)
         0 <= rows_before(plan.sequences@, p) <= rows_before(plan.sequences@, q),
     decreases q,
 {
+    hide(packed);
     if p < q {
         lemma_rows_apart(plan, p, q - 1);
     } else if p > 0 {
@@ -228,6 +229,8 @@ impl Layout {
             slots_at(self.room as int, self.room_selected as int, n) <= lo,
         ensures self.slots_written(b, plan, n),
     {
+        hide(rows_before);
+        hide(entries_before);
         assert forall|g: int, q: int, i: int| 0 <= g < n && 0 <= q < plan.sequences@.len() && 0 <= i < plan.sequences@[q].rows
             implies #[trigger] slot_put(b, slots_at(self.room as int, self.room_selected as int, g), plan, g, q, i) by {
             let start = slots_at(self.room as int, self.room_selected as int, g);
@@ -249,6 +252,8 @@ impl Layout {
                 ==> #[trigger] slot_put(b, slots_at(self.room as int, self.room_selected as int, g), plan, g, q, i),
         ensures self.slots_written(b, plan, g + 1),
     {
+        hide(rows_before);
+        hide(entries_before);
         self.lemma_slots_frame(a, b, plan, g, slots_at(self.room as int, self.room_selected as int, g));
     }
 
@@ -443,6 +448,9 @@ impl Layout {
         requires self.written(cells, plan), self.made_for(program), program.wf(), plan_ok(limits, program, plan),
         ensures self.rows_told(cells, plan),
     {
+        hide(rows_before);
+        hide(selected_before);
+        hide(entries_before);
         reveal(plan_packed);
         let n = plan.sequences@.len() as int;
         self.lemma_ready(plan);
@@ -472,6 +480,9 @@ impl Layout {
             0 <= g < self.groups, 0 <= q < plan.sequences@.len(), 0 <= i < plan.sequences@[q].rows,
         ensures self.slot_told(cells, plan, g, q, i),
     {
+        hide(rows_before);
+        hide(selected_before);
+        hide(entries_before);
         reveal(plan_packed);
         let s = plan.sequences@[q];
         assert(seq_ok(limits, program, plan, q));
@@ -485,6 +496,7 @@ impl Layout {
         requires self.written(cells, plan), 0 <= x < self.tilings@.len(), 0 <= k < self.counts@[x],
         ensures self.tile_told(cells, plan, x, k),
     {
+        hide(rows_before);
         assert(self.some_tiles_written(cells, plan, x));
         let (count, by) = choose|count: int, by: Tiled| #[trigger] self.tiling_written(cells, plan, x, count, by);
         let (of, start, stride) = (self.tilings@[x], self.starts@[x] as int, self.stride(x));
@@ -664,6 +676,7 @@ pub(crate) proof fn lemma_tiles_grow(tilings: Seq<Tiling>, groups: int, room: in
         lemma_tiles_grow(tilings, groups, room, selected, room_max, selected_max, x - 1);
     } else {
         let (a, b) = (line(room), line(room_max));
+        assert((room + 15) / 16 <= (room_max + 15) / 16);
         assert(groups * a <= groups * b) by (nonlinear_arith) requires 0 <= groups, a <= b {}
     }
 }

@@ -187,7 +187,7 @@ proof fn lemma_refuses_other_records<D: Device, S: Sampler<Logits = D::Logits, T
         records[i].done == reference(
             new.world(), view_of(new, records[i]).prompt, view_of(new, records[i]).initial, (place(new, records[i]) + 1) as nat).done,
         new.spec_request(records[i].request) is Some,
-        records[i].whole ==> new.holds(records[i]),
+        records[i].whole ==> new.holds(records[i]) && (new.spec_device().brought())(records[i].selected as int, Reads::Row),
         // Rows that are to be shown are on the host, and the record is of a sequence of the step.
         exists|q: int| 0 <= q < old.spec_state()->0.plan.sequences@.len() && (#[trigger] old.spec_state()->0.plan.sequences@[q]).request == records[i].request
             && records[i].whole == old.spec_state()->0.plan.sequences@[q].whole,

@@ -34,6 +34,16 @@ proof fn lemma_accepts_every_step<D: Device, S: Sampler<Logits = D::Logits, Top 
     }
 }
 
+/// What the code writes is told, of any array.
+proof fn uses_told(layout: Layout, limits: Limits, program: Program, cells: Seq<i32>, plan: StepPlan)
+    requires layout.written(cells, plan), layout.made_for(program), program.wf(), plan_ok(limits, program, plan), pages_small(limits, program),
+    ensures layout.told(cells, plan),
+{
+    hide(Layout::told);
+    hide(Layout::written);
+    layout.theorem_told(limits, program, cells, plan);
+}
+
 /// What a step's array may depend on is known: no other program, and no larger vocabulary or page than 31 bits number.
 proof fn lemma_refuses_another_program(layout: Layout, program: Program, limits: Limits, g: int)
     ensures
@@ -74,10 +84,12 @@ proof fn lemma_refuses_another_slot(layout: Layout, cells: Seq<i32>, plan: StepP
 proof fn lemma_refuses_a_row_without_a_tile(layout: Layout, cells: Seq<i32>, plan: StepPlan, x: int, t: int, k: int, lane: int, k2: int, lane2: int)
     requires layout.told(cells, plan), 0 <= x < layout.tilings@.len(),
     ensures
-        layout.tilings@[x].first <= t < layout.tilings@[x].end && t < plan.tokens@.len() ==> layout.in_a_tile(cells, x, t),
+        layout.tilings@[x].first <= t < layout.tilings@[x].end && t < plan.tokens@.len()
+            ==> exists|k: int, lane: int| #[trigger] layout.lane_of(cells, x, t, k, lane),
         layout.lane_of(cells, x, t, k, lane) && layout.lane_of(cells, x, t, k2, lane2) ==> k == k2 && lane == lane2,
 {
     assert(layout.tiles_cover(cells, plan, x));
+    assert(layout.tilings@[x].first <= t < layout.tilings@[x].end && t < plan.tokens@.len() ==> layout.in_a_tile(cells, x, t));
 }
 
 /// What a lane of a tile is: a tile of the step, a lane of its rows, and that row.
@@ -183,7 +195,8 @@ proof fn lemma_rows_in_range(limits: Limits, program: Program, plan: StepPlan, i
     requires plan_packed(limits, program, plan), packed(plan), 0 <= i < plan.tokens@.len(),
     ensures plan.positions@[i] < program.context, plan.tokens@[i] < program.vocab,
 {
-    assert(plan.tokens@.len() == rows_before(plan.sequences@, plan.sequences@.len() as int)) by { reveal(plan_packed); }
+    hide(rows_before);
+    hide(selected_before);
     let q = lemma_owner(plan, i, plan.sequences@.len() as int);
     let s = plan.sequences@[q];
     assert(seq_ok(limits, program, plan, q) && plan.tokens@[i] < program.vocab) by { reveal(plan_packed); }
@@ -195,6 +208,8 @@ proof fn lemma_selected_in_range(limits: Limits, program: Program, plan: StepPla
     requires plan_packed(limits, program, plan), packed(plan), 0 <= i < plan.selected@.len(),
     ensures plan.selected@[i] < plan.tokens@.len(),
 {
+    hide(rows_before);
+    hide(selected_before);
     assert(plan.selected@.len() == selected_before(plan.sequences@, plan.sequences@.len() as int)
         && forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_selected == selected_before(plan.sequences@, q)) by {
         reveal(plan_packed);
@@ -240,8 +255,10 @@ proof fn lemma_slot(layout: Layout, limits: Limits, program: Program, cells: Seq
             0 <= slot < (limits.pages)(g) * PAGE && writes_slot(plan, g, of.0, of.1, slot / PAGE as int, slot % (PAGE as int))
         }),
 {
+    hide(Layout::told);
+    hide(Layout::read);
+    hide(rows_before);
     lemma_packed_of(limits, program, plan);
-    assert(plan.tokens@.len() == rows_before(plan.sequences@, plan.sequences@.len() as int)) by { reveal(plan_packed); }
     let q = lemma_owner(plan, t, plan.sequences@.len() as int);
     let s = plan.sequences@[q];
     let i = t - s.first_row;
@@ -251,8 +268,8 @@ proof fn lemma_slot(layout: Layout, limits: Limits, program: Program, cells: Seq
         assert(seq_ok(limits, program, plan, q)) by { reveal(plan_packed); }
         assert(s.has_page(g, s.position(i)));
     }
-    assert(0 <= slot < (limits.pages)(g) * PAGE) by (nonlinear_arith)
-        requires slot / PAGE as int == page, 0 <= page < (limits.pages)(g), PAGE == 64 {}
+    let n = (limits.pages)(g) as int;
+    assert(0 <= slot < n * 64) by (nonlinear_arith) requires slot / 64 == page, 0 <= page < n {}
     (q, i)
 }
 
@@ -350,6 +367,10 @@ proof fn lemma_facts_of_earlier_slots(layout: Layout, limits: Limits, program: P
         layout.read(cells, Meta::Slots { group: layout.tilings@[x].group }, t)
             != layout.read(cells, Meta::PageTables, layout.tile(cells, x, k).table + j / PAGE as int) * PAGE + j % (PAGE as int),
 {
+    hide(Layout::told);
+    hide(Layout::read);
+    hide(rows_before);
+    assert(layout.rows_told(cells, plan)) by { reveal(Layout::told); }
     let (g, tile) = (layout.tilings@[x].group as int, layout.tile(cells, x, k));
     lemma_packed_of(limits, program, plan);
     let q = lemma_whole(layout, cells, plan, x, k);
@@ -358,8 +379,11 @@ proof fn lemma_facts_of_earlier_slots(layout: Layout, limits: Limits, program: P
     assert(s.has_page(g, j));
     assert(0 <= j / (PAGE as int) < pages_of(s) && s.tables@[g]@[j / PAGE as int] == s.page(g, j));
     assert(layout.read(cells, Meta::PageTables, tile.table + j / PAGE as int) == s.tables@[g]@[j / PAGE as int]);
-    let (p, i) = lemma_slot(layout, limits, program, cells, plan, g, t);
-    assert(!written_slot(plan, g, plan.sequences@[q].page(g, j), j % (PAGE as int))) by { reveal(earlier_kept); }
+    lemma_slot(layout, limits, program, cells, plan, g, t);
+    let (page, offset) = (s.page(g, j), j % (PAGE as int));
+    assert((page * PAGE + offset) / PAGE as int == page && (page * PAGE + offset) % (PAGE as int) == offset) by (nonlinear_arith)
+        requires 0 <= offset < PAGE, PAGE == 64 {}
+    assert(!written_slot(plan, g, page, offset)) by { reveal(earlier_kept); }
 }
 
 proof fn lemma_packed_of(limits: Limits, program: Program, plan: StepPlan)

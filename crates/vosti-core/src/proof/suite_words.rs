@@ -50,6 +50,16 @@ proof fn lemma_stores(w: Kernels, program: Program, n: nat, h: Seq<Token>, p: in
 {
 }
 
+/// The slot that a sequence's row writes: the page of its position, and there its place.
+proof fn lemma_writes(plan: StepPlan, g: int, q: int, i: int, page: int, offset: int)
+    ensures
+        writes_slot(plan, g, q, i, page, offset) <==> {
+            let s = plan.sequences@[q];
+            0 <= q < plan.sequences@.len() && 0 <= i < s.rows && s.page(g, s.position(i)) == page && s.position(i) % (PAGE as int) == offset
+        },
+{
+}
+
 // ---- program.rs
 
 /// A core takes every program of these sizes whose ops are well-formed, one after the other.
@@ -382,7 +392,7 @@ proof fn uses_progress<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
         may_go_on(cores[0], id, rows), enough(cores[0], id, rows, groups), 0 <= i < calls.len(),
         cores[groups.len() as int + 3].spec_device().errors() == cores[0].spec_device().errors(),
     ensures
-        !(answers[i] is Refused), !(answers[i] is Failed), cores.last().spec_request(id) is Some,
+        !(answers[i] is Refused), !(answers[i] is Failed), cores.last().spec_request(id) is Some, cores.last().world() == cores[0].world(),
         ({
             let (r, r2) = (cores[0].spec_request(id)->0, cores.last().spec_request(id)->0);
             let (views, views2) = (views(cores[0].log()), views(cores.last().log()));
@@ -395,6 +405,7 @@ proof fn uses_progress<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
                     && more <= cores.last().spec_device().limits().rows ==> may_go_on(cores.last(), id, more)
         }),
 {
+    hide(next);
     theorem_progress(cores, calls, answers, id, rows, groups, more);
 }
 
@@ -437,7 +448,23 @@ proof fn uses_prefix<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(co
         answer is Done, new.spec_request(id) is Some, new.spec_request(id)->0.cached == core.spec_request(id)->0.cached + PAGE,
         new.spec_request(id)->0.chain@ == core.spec_request(id)->0.chain@.push(block),
 {
+    hide(next);
     theorem_prefix_attaches(core, id, block, answer, new);
+}
+
+/// Preemption leaves a request of an idle core its history, and nothing that could be broken.
+proof fn uses_preemption<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, id: RequestId, answer: Answer, new: Core<D, S>, g: int, decl: GroupDecl)
+    requires
+        core.sound(), core.spec_state() is Some, core.spec_state()->0.phase is Idle, core.spec_request(id) is Some,
+        next(core, Call::Preempt { request: id }, answer, new),
+    ensures
+        answer is Done, new.spec_request(id) is Some, new.spec_request(id)->0.cached == 0,
+        new.spec_request(id)->0.history == core.spec_request(id)->0.history,
+        0 <= g < new.spec_request(id)->0.tables@.len() ==> unbroken(new.spec_request(id)->0, g, decl),
+{
+    hide(next);
+    hide(unbroken);
+    theorem_preemption_heals(core, id, answer, new);
 }
 
 proof fn uses_shared_block<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: Core<D, S>, one: RequestId, other: RequestId, answer: Answer, new: Core<D, S>)
@@ -452,6 +479,7 @@ proof fn uses_shared_block<D: Device, S: Sampler<Logits = D::Logits, Top = D::To
         next(core, Call::Attach { request: other, block: core.spec_request(one)->0.chain@[0] }, answer, new),
     ensures answer is Done, new.spec_request(other)->0.cached == PAGE,
 {
+    hide(next);
     corollary_first_block_is_shared(core, one, other, answer, new);
 }
 

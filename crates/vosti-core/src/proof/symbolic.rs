@@ -38,10 +38,11 @@ pub struct Symbolic {
     pub(crate) errors: Ghost<Seq<DeviceError>>,
 }
 
-/// A row of logits: its contents, and those of its list.
+/// A row of logits: its contents, those of its copy on the host, and those of its list.
 #[derive(Clone, Copy)]
 pub struct Shown {
     pub(crate) row: u64,
+    pub(crate) copy: u64,
     pub(crate) list: u64,
 }
 
@@ -334,6 +335,8 @@ proof fn lemma_selected(limits: Limits, program: Program, plan: StepPlan)
     requires plan_packed(limits, program, plan),
     ensures forall|t: int| 0 <= t < plan.selected@.len() ==> (#[trigger] plan.selected@[t]) < plan.positions@.len(),
 {
+    hide(rows_before);
+    hide(selected_before);
     reveal(plan_packed);
     assert forall|t: int| 0 <= t < plan.selected@.len() implies (#[trigger] plan.selected@[t]) < plan.positions@.len() by {
         let q = lemma_selected_of(plan.sequences@, plan.sequences@.len() as int, t);
@@ -373,7 +376,7 @@ proof fn lemma_stays_finite(w: Kernels, program: Program, plan: StepPlan, start:
 
 /// The row of logits of a position.
 pub open(crate) spec fn shown(position: u32) -> Shown {
-    Shown { row: position as u64, list: (position / 2) as u64 }
+    Shown { row: position as u64, copy: position as u64, list: (position / 2) as u64 }
 }
 
 /// Room for so many rows.
@@ -386,7 +389,7 @@ fn blank_rows(n: usize) -> (rows: Vec<Shown>)
         invariant i <= n, rows@.len() == i,
         decreases n - i,
     {
-        rows.push(Shown { row: 0, list: 0 });
+        rows.push(Shown { row: 0, copy: 0, list: 0 });
         i += 1;
     }
     rows
@@ -462,7 +465,8 @@ impl Device for Symbolic {
     }
 
     closed spec fn brought(&self) -> spec_fn(int, Reads) -> bool {
-        |i: int, what: Reads| (self.brought@)(i, what) && (what is Top ==> self.logits@[i].list == self.logits@[i].row / 2)
+        |i: int, what: Reads| (self.brought@)(i, what) && (what is Row ==> self.logits@[i].copy == self.logits@[i].row)
+            && (what is Top ==> self.logits@[i].list == self.logits@[i].row / 2)
     }
 
     closed spec fn errors(&self) -> Seq<DeviceError> {
@@ -536,7 +540,7 @@ impl Device for Symbolic {
             decreases n - i,
         {
             let position = plan.positions[plan.selected[i] as usize] as u64;
-            self.logits[i] = Shown { row: position, list: position / 2 };
+            self.logits[i] = Shown { row: position, copy: position, list: position / 2 };
             i += 1;
         }
         self.count = n;
@@ -559,7 +563,7 @@ impl Device for Symbolic {
     }
 
     fn logits(&self, selected: usize) -> &u64 {
-        &self.logits[selected].row
+        &self.logits[selected].copy
     }
 
     fn best(&self, selected: usize) -> Token {

@@ -4,11 +4,14 @@
 
 use crate::block::{Block, Parent};
 use crate::core::Core;
+use crate::error::CoreError;
 use crate::ids::{BlockId, NO_PAGE, RequestId, Token};
 use crate::image::{Image, ImageError};
 use crate::layout::*;
+use crate::legal::*;
+use crate::next::*;
 use crate::ops::commit::Record;
-use crate::plan::{SeqPlan, StepPlan};
+use crate::plan::{Reads, SeqPlan, StepPlan};
 use crate::premises::*;
 use crate::program::*;
 use crate::request::Request;
@@ -18,6 +21,56 @@ use crate::state::*;
 use vstd::prelude::*;
 
 verus! {
+
+/// What the core asks of a device: its limits, ...
+fn limits_of<D: Device>(device: &D, group: usize) -> (out: (usize, usize, usize, usize))
+    ensures
+        out.0 == device.limits().rows, out.1 == device.limits().selected, out.2 == (device.limits().pages)(group as int), out.3 == device.limits().top,
+{
+    (device.rows_max(), device.selected_max(), device.pages(group), device.top_max())
+}
+
+/// ... a pool without anything infinite, ...
+fn cleared<D: Device>(device: &mut D)
+    ensures
+        final(device).w() == old(device).w(), final(device).limits() == old(device).limits(), all_finite(final(device).w(), final(device).cache()),
+{
+    device.clear()
+}
+
+/// ... and what it read of a row.
+fn read_of<D: Device>(device: &D, i: usize) -> (out: (&D::Logits, Token, &D::Top))
+    requires i < device.logits_rows().len(), (device.brought())(i as int, Reads::Row), (device.brought())(i as int, Reads::Top),
+    ensures
+        out.0 == D::logits_of(device.logits_rows()[i as int]), out.1 == D::best_of(device.logits_rows()[i as int]),
+        out.2 == D::top_of(device.logits_rows()[i as int]),
+{
+    (device.logits(i), device.best(i), device.top(i))
+}
+
+/// What the core asks of a sampler: a choice in the vocabulary, by what the state says that it reads.
+fn choice_of<S: Sampler>(sampler: &S, state: &mut S::State, logits: &S::Logits, best: Token, top: &S::Top) -> (out: (Token, bool))
+    ensures
+        out.0 < sampler.vocab_limit(),
+        (out.0, S::state_bits(final(state)), out.1) == match S::reads_of(S::state_bits(old(state))) {
+            Reads::Best => S::choice_best(sampler.w(), S::state_bits(old(state)), best),
+            Reads::Top => S::choice_top(sampler.w(), S::state_bits(old(state)), top),
+            Reads::Row => S::choice(sampler.w(), S::state_bits(old(state)), logits),
+        },
+{
+    match sampler.reads(&*state) {
+        Reads::Best => sampler.sample_best(state, best),
+        Reads::Top => sampler.sample_top(state, top),
+        Reads::Row => sampler.sample(state, logits),
+    }
+}
+
+/// A core is built of what is legal, and of nothing else.
+fn core_built<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(device: D, sampler: S, program: Program) -> (out: Result<Core<D, S>, CoreError>)
+    ensures out is Ok <==> legal_new(device, sampler, program), out matches Ok(core) ==> built(core, device, sampler, program),
+{
+    Core::new(device, sampler, program)
+}
 
 /// The row of a record is the row at its position in its request's view.
 fn row_of<'a, D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: &'a Core<D, S>, record: &Record) -> (row: Option<&'a D::Logits>)

@@ -45,7 +45,6 @@ pub open(crate) spec fn ended<S: Sampler>(plan: StepPlan, q: int, r: Request<S::
 pub open(crate) spec fn committed<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
     let s = plan.sequences@[q];
     &&& r2 == (Request { history: r2.history, cached: r2.cached, done: r2.done, state: r2.state, planned: None, ..r })
-    &&& r.history@.len() <= r2.history@.len()
     &&& forall|i: int| 0 <= i < r.history@.len() ==> #[trigger] r2.history@[i] == r.history@[i]
     // All rows are cached, but drafts only as far as they were emitted: the last token emitted is yet to be computed.
     &&& r2.cached == if s.emits { r2.history@.len() - 1 } else { s.first_position + s.rows }
