@@ -120,6 +120,8 @@ impl Layout {
             kept(old(cells)@, final(cells)@, slots_at(self.room as int, self.room_selected as int, 0)),
             self.slots_written(final(cells)@, *plan, self.groups as int),
     {
+        hide(rows_before);
+        hide(entries_before);
         let each = Layout::line(self.room);
         proof { self.lemma_front(); }
         let mut next = 2 * LINE + 2 * each + Layout::line(self.room_selected);
@@ -138,7 +140,7 @@ impl Layout {
                 self.lemma_ready(*plan);
             }
             put_slots(cells, next, plan, g);
-            proof { self.lemma_slots_more(now, cells@, *plan, g as int); }
+            proof { self.lemma_slots_frame(now, cells@, *plan, g as int, next as int); }
             next += each;
             g += 1;
         }

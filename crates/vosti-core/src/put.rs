@@ -142,7 +142,7 @@ pub(crate) fn put_tables(cells: &mut [i32], start: usize, plan: &StepPlan, group
         let s = &plan.sequences[q];
         let ghost now = cells@;
         proof {
-            lemma_long(*plan, q as int);
+            assert(table_long(plan.sequences@[q as int]));
             lemma_entries_apart(*plan, 0, q as int);
             lemma_entries_apart(*plan, q as int, plan.sequences@.len() as int);
         }
@@ -154,7 +154,7 @@ pub(crate) fn put_tables(cells: &mut [i32], start: usize, plan: &StepPlan, group
                 let e = entries_before(plan.sequences@, p);
                 if p < q {
                     assert(table_put(now, start as int, *plan, group as int, p, l));
-                    lemma_long(*plan, p);
+                    assert(table_long(plan.sequences@[p]));
                     lemma_entries_apart(*plan, p, q as int);
                     lemma_entries_apart(*plan, 0, p);
                     assert(at(cells@, start as int, e + l) == at(now, start as int, e + l));

@@ -56,24 +56,17 @@ pub(crate) proof fn lemma_packed(plan: StepPlan, q: int)
 
 /// A later sequence's rows are behind an earlier one's.
 pub(crate) proof fn lemma_rows_apart(plan: StepPlan, p: int, q: int)
-    requires packed(plan), 0 <= p <= q <= plan.sequences@.len(),
+    requires 0 <= p <= q <= plan.sequences@.len(),
     ensures
         p < q ==> rows_before(plan.sequences@, p) + plan.sequences@[p].rows <= rows_before(plan.sequences@, q),
         0 <= rows_before(plan.sequences@, p) <= rows_before(plan.sequences@, q),
     decreases q,
 {
-    hide(packed);
     if p < q {
         lemma_rows_apart(plan, p, q - 1);
     } else if p > 0 {
         lemma_rows_apart(plan, p - 1, p - 1);
     }
-}
-
-pub(crate) proof fn lemma_long(plan: StepPlan, q: int)
-    requires tables_long(plan), 0 <= q < plan.sequences@.len(),
-    ensures table_long(plan.sequences@[q]),
-{
 }
 
 /// A later sequence's tables are behind an earlier one's.
@@ -244,19 +237,6 @@ impl Layout {
         }
     }
 
-    pub(crate) proof fn lemma_slots_more(self, a: Seq<i32>, b: Seq<i32>, plan: StepPlan, g: int)
-        requires
-            self.ready(plan), 0 <= g < self.groups, self.slots_written(a, plan, g),
-            kept(a, b, slots_at(self.room as int, self.room_selected as int, g)),
-            forall|q: int, i: int| 0 <= q < plan.sequences@.len() && 0 <= i < plan.sequences@[q].rows
-                ==> #[trigger] slot_put(b, slots_at(self.room as int, self.room_selected as int, g), plan, g, q, i),
-        ensures self.slots_written(b, plan, g + 1),
-    {
-        hide(rows_before);
-        hide(entries_before);
-        self.lemma_slots_frame(a, b, plan, g, slots_at(self.room as int, self.room_selected as int, g));
-    }
-
     pub(crate) proof fn lemma_tiling_frame(self, a: Seq<i32>, b: Seq<i32>, plan: StepPlan, x: int, lo: int)
         requires
             self.ready(plan), 0 <= x < self.tilings@.len(), kept(a, b, lo), self.tiles_start(x + 1) <= lo,
@@ -421,24 +401,14 @@ impl Layout {
             self.lemma_tile_told(cells, plan, x, k);
         }
         self.lemma_launched(cells, plan);
-        self.lemma_placed(cells, plan);
     }
 
     proof fn lemma_launched(self, cells: Seq<i32>, plan: StepPlan)
         requires self.written(cells, plan),
-        ensures self.launched(plan),
+        ensures self.launched(plan), self.placed(plan),
     {
         let (g, e, m) = (self.groups as int, self.entries as int, self.entries_max as int);
         assert(g * e <= g * m) by (nonlinear_arith) requires 0 <= g, e <= m {}
-        assert forall|x: int| 0 <= x < self.tilings@.len() implies #[trigger] self.counts@[x] <= ROWS_MAX by {
-            assert(self.some_tiles_written(cells, plan, x));
-        }
-    }
-
-    proof fn lemma_placed(self, cells: Seq<i32>, plan: StepPlan)
-        requires self.written(cells, plan),
-        ensures self.placed(plan),
-    {
         assert forall|x: int| 0 <= x < self.tilings@.len() implies #[trigger] self.counts@[x] <= self.most_tiles(x) by {
             assert(self.some_tiles_written(cells, plan, x));
         }
@@ -601,6 +571,23 @@ pub(crate) proof fn lemma_selected_owner(plan: StepPlan, t: int, n: int) -> (q: 
     decreases n,
 {
     if t >= selected_before(plan.sequences@, n - 1) { n - 1 } else { lemma_selected_owner(plan, t, n - 1) }
+}
+
+/// A plan's gathered rows are among the packed.
+pub(crate) proof fn lemma_selected_in_range(limits: Limits, program: Program, plan: StepPlan, i: int)
+    requires plan_packed(limits, program, plan), 0 <= i < plan.selected@.len(),
+    ensures plan.selected@[i] < plan.tokens@.len(),
+{
+    hide(rows_before);
+    hide(selected_before);
+    assert(plan.selected@.len() == selected_before(plan.sequences@, plan.sequences@.len() as int)
+        && forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_selected == selected_before(plan.sequences@, q)) by {
+        reveal(plan_packed);
+    }
+    let q = lemma_selected_owner(plan, i, plan.sequences@.len() as int);
+    let s = plan.sequences@[q];
+    assert(seq_ok(limits, program, plan, q)) by { reveal(plan_packed); }
+    assert(plan.selected@[s.compact(i - s.first_selected)] == s.row(s.unselected() + (i - s.first_selected)));
 }
 
 proof fn lemma_seq_fits(limits: Limits, program: Program, plan: StepPlan, q: int, groups: usize, context: usize)

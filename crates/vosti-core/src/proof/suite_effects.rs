@@ -55,6 +55,12 @@ spec fn elsewhere_alike<S: Sampler>(a: State<S>, b: State<S>) -> bool {
     a.blocks == b.blocks && a.next_block == b.next_block && a.plan == b.plan && a.phase == b.phase && a.dev == b.dev && a.prefixes == b.prefixes && a.salts == b.salts
 }
 
+/// And what names requests and blocks.
+spec fn names_alike<S: Sampler>(a: State<S>, b: State<S>) -> bool {
+    a.next_request == b.next_request && a.request_slots == b.request_slots && a.next_block == b.next_block && a.block_slots == b.block_slots
+        && a.prefixes == b.prefixes && a.salts == b.salts
+}
+
 /// What a request is besides where it is cached.
 spec fn same_request<T>(r: Request<T>, r2: Request<T>) -> bool {
     r2.serial == r.serial && r2.salt == r.salt && r2.prompt == r.prompt && r2.history == r.history && r2.done == r.done && r2.planned == r.planned && r2.state == r.state
@@ -77,7 +83,7 @@ proof fn lemma_admit<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, prompt
 proof fn lemma_attach<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, block: BlockId, other: RequestId, g: int)
     requires a.did_attach(b, id, block),
     ensures
-        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), a.pools == b.pools, a.log == b.log, a.next_request == b.next_request,
+        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), names_alike(a, b), a.pools == b.pools, a.log == b.log,
         ({
             let (r, r2) = (a.requests@[id.slot as int]->0, b.requests@[id.slot as int]->0);
             &&& same_request(r, r2) && r2.cached == r.cached + PAGE && r2.chain@ == r.chain@.push(block) && r2.tables@.len() == r.tables@.len()
@@ -89,7 +95,7 @@ proof fn lemma_attach<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, block
 proof fn lemma_take_page<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, group: usize, other: RequestId, g: int)
     requires a.did_take_page(b, id, group),
     ensures
-        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), a.log == b.log, a.next_request == b.next_request,
+        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), names_alike(a, b), a.log == b.log,
         a.pools@[group as int].free@.len() > 0 ==> b.pools@[group as int].free@.len() + 1 == a.pools@[group as int].free@.len(),
         b.pools@.len() == a.pools@.len(), 0 <= g < a.pools@.len() && g != group ==> b.pools@[g] == a.pools@[g],
         ({
@@ -108,7 +114,7 @@ proof fn lemma_take_page<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, gr
 proof fn lemma_release_behind<S: Sampler>(a: State<S>, b: State<S>, program: Program, id: RequestId, group: usize, pages: usize, other: RequestId, g: int, i: int, p: int)
     requires a.did_release_behind(b, program, id, group, pages),
     ensures
-        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), a.log == b.log, a.next_request == b.next_request,
+        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), names_alike(a, b), a.log == b.log,
         0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len() && !(b.pools@[g].pages@[p] is Free) ==> b.pools@[g].pages@[p] == a.pools@[g].pages@[p],
         ({
             let (r, r2) = (a.requests@[id.slot as int]->0, b.requests@[id.slot as int]->0);
@@ -138,6 +144,7 @@ proof fn lemma_publish<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, bloc
             let (r, r2, made) = (a.requests@[id.slot as int]->0, b.requests@[id.slot as int]->0, b.blocks@[block.slot as int]->0);
             let depth = r.chain@.len() as int;
             &&& b.known(id) && others_alike(a, b, id.slot, other) && a.plan == b.plan && a.phase == b.phase && a.dev == b.dev && a.log == b.log
+                && a.next_request == b.next_request && a.request_slots == b.request_slots
             &&& same_request(r, r2) && r2.cached == r.cached && r2.tables == r.tables && r2.chain@ == r.chain@.push(block)
             &&& b.published(block) && block.serial == a.next_block && !registered(a.blocks@, block.slot as int)
             &&& x.slot != block.slot ==> a.published(x) == b.published(x) && (a.published(x) ==> b.blocks@[x.slot as int] == a.blocks@[x.slot as int])
@@ -150,6 +157,7 @@ proof fn lemma_publish<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, bloc
 proof fn lemma_evict<S: Sampler>(a: State<S>, b: State<S>, block: BlockId, x: BlockId, g: int, p: int)
     requires a.did_evict(b, block),
     ensures
+        a.next_request == b.next_request, a.request_slots == b.request_slots, a.next_block == b.next_block, a.prefixes == b.prefixes, a.salts == b.salts,
         a.requests == b.requests, a.plan == b.plan, a.phase == b.phase, a.log == b.log, a.dev == b.dev,
         !b.published(block), x.slot != block.slot ==> a.published(x) == b.published(x) && (a.published(x) ==> b.blocks@[x.slot as int] == a.blocks@[x.slot as int]),
         b.pools@.len() == a.pools@.len(),
@@ -165,7 +173,7 @@ proof fn lemma_evict<S: Sampler>(a: State<S>, b: State<S>, block: BlockId, x: Bl
 proof fn lemma_evict_page<S: Sampler>(a: State<S>, b: State<S>, block: BlockId, group: usize, x: BlockId, g: int)
     requires a.did_evict_page(b, block, group), group < a.blocks@[block.slot as int]->0.pages@.len(),
     ensures
-        a.requests == b.requests, a.plan == b.plan, a.phase == b.phase, a.log == b.log, a.dev == b.dev,
+        names_alike(a, b), a.requests == b.requests, a.plan == b.plan, a.phase == b.phase, a.log == b.log, a.dev == b.dev,
         b.published(block), x.slot != block.slot ==> a.published(x) == b.published(x) && (a.published(x) ==> b.blocks@[x.slot as int] == a.blocks@[x.slot as int]),
         ({
             let (was, is) = (a.blocks@[block.slot as int]->0, b.blocks@[block.slot as int]->0);
@@ -191,7 +199,7 @@ spec fn only_its_pages<S: Sampler>(a: State<S>, b: State<S>, slot: int, g: int, 
 proof fn lemma_preempt<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, other: RequestId, g: int, p: int)
     requires a.did_preempt(b, id),
     ensures
-        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), a.log == b.log, a.next_request == b.next_request, only_its_pages(a, b, id.slot as int, g, p),
+        b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), names_alike(a, b), a.log == b.log, only_its_pages(a, b, id.slot as int, g, p),
         ({
             let (r, r2) = (a.requests@[id.slot as int]->0, b.requests@[id.slot as int]->0);
             &&& same_request(r, r2) && r2.cached == 0 && r2.chain@ =~= Seq::empty() && r2.tables@.len() == r.tables@.len()
@@ -203,14 +211,14 @@ proof fn lemma_preempt<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, othe
 proof fn lemma_remove<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, other: RequestId, g: int, p: int)
     requires a.did_remove(b, id),
     ensures
-        !b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), a.next_request == b.next_request, only_its_pages(a, b, id.slot as int, g, p),
+        !b.known(id), others_alike(a, b, id.slot, other), elsewhere_alike(a, b), a.next_request == b.next_request, a.block_slots == b.block_slots, only_its_pages(a, b, id.slot as int, g, p),
 {
 }
 
 proof fn lemma_steps<S: Sampler>(a: State<S>, b: State<S>)
     ensures
-        a.did_plan_begin(b) ==> b.phase is Planning && b.plan == a.plan && b.requests == a.requests && b.pools == a.pools && b.blocks == a.blocks && b.log == a.log && b.dev == a.dev,
-        a.did_run(b) ==> b.phase is Ran && b.plan == a.plan && b.requests == a.requests && b.pools == a.pools && b.blocks == a.blocks && b.log == a.log,
+        a.did_plan_begin(b) ==> names_alike(a, b) && b.phase is Planning && b.plan == a.plan && b.requests == a.requests && b.pools == a.pools && b.blocks == a.blocks && b.log == a.log && b.dev == a.dev,
+        a.did_run(b) ==> names_alike(a, b) && b.phase is Ran && b.plan == a.plan && b.requests == a.requests && b.pools == a.pools && b.blocks == a.blocks && b.log == a.log,
 {
 }
 
@@ -221,7 +229,7 @@ proof fn lemma_plan_rows<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, ro
         b.plan.sequences@.last().selected <= b.plan.sequences@.last().rows,
         a.requests@[id.slot as int]->0.cached + rows + drafts.len() <= u32::MAX, a.plan.tokens@.len() + rows + drafts.len() <= u32::MAX,
     ensures
-        others_alike(a, b, id.slot, other), b.pools == a.pools, b.blocks == a.blocks, b.phase == a.phase, b.log == a.log, b.dev == a.dev,
+        others_alike(a, b, id.slot, other), names_alike(a, b), b.pools == a.pools, b.blocks == a.blocks, b.phase == a.phase, b.log == a.log, b.dev == a.dev,
         b.plan.sequences@.len() == a.plan.sequences@.len() + 1, 0 <= q < a.plan.sequences@.len() ==> b.plan.sequences@[q] == a.plan.sequences@[q],
         0 <= i < a.plan.tokens@.len() ==> b.plan.tokens@[i] == a.plan.tokens@[i],
         0 <= i < a.plan.positions@.len() ==> b.plan.positions@[i] == a.plan.positions@[i],
@@ -253,7 +261,7 @@ proof fn lemma_plan_rows<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, ro
 proof fn lemma_drop_step<S: Sampler>(a: State<S>, b: State<S>, id: RequestId)
     requires a.did_drop_step(b),
     ensures
-        b.phase is Idle, b.plan.sequences@ =~= Seq::empty(), b.pools == a.pools, b.blocks == a.blocks, b.log == a.log, b.next_request == a.next_request,
+        b.phase is Idle, b.plan.sequences@ =~= Seq::empty(), b.pools == a.pools, b.blocks == a.blocks, b.log == a.log, names_alike(a, b),
         a.known(id) == b.known(id),
         a.known(id) ==> {
             let (r, r2) = (a.requests@[id.slot as int]->0, b.requests@[id.slot as int]->0);
@@ -271,7 +279,7 @@ proof fn lemma_drop_step<S: Sampler>(a: State<S>, b: State<S>, id: RequestId)
 proof fn lemma_commit<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, i: int)
     requires a.did_commit(b),
     ensures
-        b.phase is Idle, b.plan.sequences@ =~= Seq::empty(), b.pools == a.pools, b.blocks == a.blocks, b.next_request == a.next_request, b.dev == a.dev,
+        b.phase is Idle, b.plan.sequences@ =~= Seq::empty(), b.pools == a.pools, b.blocks == a.blocks, names_alike(a, b), b.dev == a.dev,
         a.known(id) == b.known(id),
         a.known(id) ==> {
             let (r, r2) = (a.requests@[id.slot as int]->0, b.requests@[id.slot as int]->0);

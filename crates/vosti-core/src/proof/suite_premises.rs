@@ -203,23 +203,6 @@ proof fn lemma_rows_in_range(limits: Limits, program: Program, plan: StepPlan, i
     assert(plan.positions@[s.row(i - s.first_row)] == s.position(i - s.first_row));
 }
 
-/// Its gathered rows are among the packed.
-proof fn lemma_selected_in_range(limits: Limits, program: Program, plan: StepPlan, i: int)
-    requires plan_packed(limits, program, plan), packed(plan), 0 <= i < plan.selected@.len(),
-    ensures plan.selected@[i] < plan.tokens@.len(),
-{
-    hide(rows_before);
-    hide(selected_before);
-    assert(plan.selected@.len() == selected_before(plan.sequences@, plan.sequences@.len() as int)
-        && forall|q: int| 0 <= q < plan.sequences@.len() ==> (#[trigger] plan.sequences@[q]).first_selected == selected_before(plan.sequences@, q)) by {
-        reveal(plan_packed);
-    }
-    let q = lemma_selected_owner(plan, i, plan.sequences@.len() as int);
-    let s = plan.sequences@[q];
-    assert(seq_ok(limits, program, plan, q)) by { reveal(plan_packed); }
-    assert(plan.selected@[s.compact(i - s.first_selected)] == s.row(s.unselected() + (i - s.first_selected)));
-}
-
 /// `facts`: positions are within the context, tokens within the vocabulary, gathered rows among the packed.
 proof fn lemma_facts_of_rows(layout: Layout, limits: Limits, program: Program, cells: Seq<i32>, plan: StepPlan, i: int)
     requires layout.told(cells, plan), plan_ok(limits, program, plan), layout.made_for(program),

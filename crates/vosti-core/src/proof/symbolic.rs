@@ -9,6 +9,7 @@
 //! `Abstract` is a device of any kernels, which only proofs have. `witness.rs` runs the core over the other one.
 
 use super::forward::*;
+use super::image::*;
 use crate::ids::{PAGE, Token};
 use crate::plan::*;
 use crate::program::*;
@@ -144,16 +145,6 @@ pub open(crate) spec fn row_of(plan: StepPlan, t: int) -> (int, int) {
     choose|n: int, i: int| #[trigger] is_row(plan, t, n, i)
 }
 
-proof fn lemma_rows_ascend(s: Seq<SeqPlan>, a: int, b: int)
-    requires 0 <= a < b <= s.len(),
-    ensures rows_before(s, a) + s[a].rows <= rows_before(s, b),
-    decreases b - a,
-{
-    if a + 1 < b {
-        lemma_rows_ascend(s, a, b - 1);
-    }
-}
-
 /// A packed row is one row of one sequence.
 proof fn lemma_row_of(limits: Limits, program: Program, plan: StepPlan, n: int, i: int)
     requires plan_packed(limits, program, plan), is_row(plan, plan.sequences@[n].row(i), n, i),
@@ -166,9 +157,9 @@ proof fn lemma_row_of(limits: Limits, program: Program, plan: StepPlan, n: int, 
     let x = plan.sequences@[m];
     let y = plan.sequences@[n];
     if m < n {
-        lemma_rows_ascend(plan.sequences@, m, n);
+        lemma_rows_apart(plan, m, n);
     } else if n < m {
-        lemma_rows_ascend(plan.sequences@, n, m);
+        lemma_rows_apart(plan, n, m);
     }
 }
 
@@ -328,31 +319,6 @@ proof fn lemma_positions(limits: Limits, program: Program, plan: StepPlan, start
             lemma_positions(limits, program, plan, start, m, b, t);
         }
     }
-}
-
-/// Every selected row is a packed row.
-proof fn lemma_selected(limits: Limits, program: Program, plan: StepPlan)
-    requires plan_packed(limits, program, plan),
-    ensures forall|t: int| 0 <= t < plan.selected@.len() ==> (#[trigger] plan.selected@[t]) < plan.positions@.len(),
-{
-    hide(rows_before);
-    hide(selected_before);
-    reveal(plan_packed);
-    assert forall|t: int| 0 <= t < plan.selected@.len() implies (#[trigger] plan.selected@[t]) < plan.positions@.len() by {
-        let q = lemma_selected_of(plan.sequences@, plan.sequences@.len() as int, t);
-        let s = plan.sequences@[q];
-        assert(seq_ok(limits, program, plan, q));
-        assert(plan.selected@[s.compact(t - s.first_selected)] == s.row(s.unselected() + (t - s.first_selected)));
-    }
-}
-
-/// The sequence that a selected row is of.
-proof fn lemma_selected_of(sequences: Seq<SeqPlan>, n: int, t: int) -> (q: int)
-    requires 0 <= n <= sequences.len(), 0 <= t < selected_before(sequences, n),
-    ensures 0 <= q < n, selected_before(sequences, q) <= t < selected_before(sequences, q) + sequences[q].selected,
-    decreases n,
-{
-    if t >= selected_before(sequences, n - 1) { n - 1 } else { lemma_selected_of(sequences, n - 1, t) }
 }
 
 /// Slots stay finite: store kernels store what is finite, and nothing else writes.
@@ -527,7 +493,11 @@ impl Device for Symbolic {
         }
         self.cache = Ghost(last.cache);
         let ghost now = *self;
-        proof { lemma_selected(old(self).limits(), *program, *plan); }
+        proof {
+            assert forall|t: int| 0 <= t < plan.selected@.len() implies (#[trigger] plan.selected@[t]) < plan.positions@.len() by {
+                lemma_selected_in_range(old(self).limits(), *program, *plan, t);
+            }
+        }
         let n = plan.selected.len();
         let capacity = self.logits.len();
         let mut i: usize = 0;
