@@ -1,11 +1,13 @@
 //! `cargo xtask verify-mutants`: tests the core's proof itself. A prover that accepts everything proves nothing, so wrong
 //! versions of the core must fail the proof, each at the obligation that it names and not by the solver's limit. Versions
-//! with the same meaning in other words (`neutral/`) must still pass. With `--run` the command runs tests instead of the
+//! with the same meaning in other words (`neutral.patch`) must still pass. With `--run` the command runs tests instead of the
 //! verifier: a wrong version must fail the suites that it names, or pass all of them if it says that no test can see it.
 //!
-//! A patch begins with its fields, one on each line:
+//! A file `mutants/FILE.patch` holds the versions that change this file of the core first, `=== NAME` above each. A version begins
+//! with its fields, one on each line, and a patch in the form of `diff -u` follows:
 //!
 //! ```text
+//! === name
 //! story: what is wrong, in a sentence
 //! dies in: the module whose obligation fails
 //! fails: the verifier's message, and the line of source that it points at
@@ -60,12 +62,16 @@ const SUITES: [Suite; 2] = [
     Suite { name: "simulator", arguments: &["-p", "vosti-engine", "--test", "simulator"] },
 ];
 
-/// A patch and its fields.
+/// A version: its fields and its patch.
 struct Patch {
     name: String,
-    path: PathBuf,
     text: String,
 }
+
+/// What stands above each version in a file, before its name.
+const NAMED: &str = "=== ";
+/// The file of the versions that mean the same.
+const NEUTRAL: &str = "neutral.patch";
 
 impl Patch {
     fn field(&self, name: &str) -> Result<&str> {
@@ -84,18 +90,35 @@ impl Patch {
     }
 }
 
-/// Every patch of a folder, by name.
-fn patches(folder: &Path) -> Result<Vec<Patch>> {
-    let mut patches = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+/// The wrong versions and the neutral ones, by name.
+fn patches() -> Result<[Vec<Patch>; 2]> {
+    let folder = root().join(FOLDER);
+    let mut patches = [vec![], vec![]];
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
-        if path.extension().is_some_and(|end| end == "patch") {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            patches.push(Patch { name, text: fs::read_to_string(&path)?, path });
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let kind = usize::from(path.file_name().is_some_and(|name| name == NEUTRAL));
+        patches[kind].extend(versions(&text).with_context(|| path.display().to_string())?);
+    }
+    patches.iter_mut().for_each(|list| list.sort_by(|a, b| a.name.cmp(&b.name)));
+    Ok(patches)
+}
+
+/// The versions of one file. A name may stand once.
+fn versions(text: &str) -> Result<Vec<Patch>> {
+    let mut all: Vec<Patch> = vec![];
+    for line in text.split_inclusive('\n') {
+        match (line.strip_prefix(NAMED), all.last_mut()) {
+            (Some(name), _) => {
+                let name = name.trim().to_string();
+                ensure!(all.iter().all(|patch| patch.name != name), "two versions are called {name}");
+                all.push(Patch { name, text: String::new() });
+            }
+            (None, Some(patch)) => patch.text.push_str(line),
+            (None, None) => bail!("it does not begin with `{NAMED}NAME`"),
         }
     }
-    patches.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(patches)
+    Ok(all)
 }
 
 /// The patches of these names in each folder, or all if there are no names. An error names those that no patch has.
@@ -111,8 +134,7 @@ fn chosen(folders: [Vec<Patch>; 2], names: &[String]) -> Result<[Vec<Patch>; 2]>
 pub fn run(options: &Mutants) -> Result<()> {
     ensure!(options.run || installed()?, "this needs Verus {VERUS} on PATH");
     let start = Instant::now();
-    let [wrong, neutral] = ["", "neutral"].map(|folder| patches(&root().join(FOLDER).join(folder)));
-    let [wrong, neutral] = chosen([wrong?, neutral?], &options.names)?;
+    let [wrong, neutral] = chosen(patches()?, &options.names)?;
     // The longest first: a neutral version needs the proof of the whole core.
     let all: Vec<(&Patch, bool)> = neutral.iter().map(|p| (p, false)).chain(wrong.iter().map(|p| (p, true))).collect();
     let queue = Mutex::new((all.iter(), Vec::new()));
@@ -200,8 +222,10 @@ impl Place {
     /// Runs `check` on the copy with the patch, which must apply and change each file that it names; then restores these files.
     fn with<T>(&self, patch: &Patch, check: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let changed: Vec<&str> = patch.text.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
+        let written = self.copy.with_extension("patch");
+        fs::write(&written, &patch.text)?;
         let mut apply = Command::new("patch");
-        apply.args(["--silent", "--no-backup-if-mismatch", "-p1", "-d"]).arg(&self.copy).arg("-i").arg(&patch.path);
+        apply.args(["--silent", "--no-backup-if-mismatch", "-p1", "-d"]).arg(&self.copy).arg("-i").arg(&written);
         let applied = run_command(&mut apply).context("the patch does not apply");
         let differs =
             |file: &&str| Ok::<_, std::io::Error>(fs::read(root().join(file))? != fs::read(self.copy.join(file))?);
@@ -295,22 +319,25 @@ fn passes(copy: &Path, suite: &Suite) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::process::Stdio;
 
     #[test]
     fn every_patch_says_what_it_must() {
-        let wrong = patches(&root().join(FOLDER)).unwrap();
+        let [wrong, neutral] = patches().unwrap();
         for patch in &wrong {
             for field in ["story", "dies in", "fails"] {
                 patch.field(field).map_err(|e| format!("{}: {e}", patch.name)).unwrap();
             }
             patch.seen().map_err(|e| format!("{}: {e}", patch.name)).unwrap();
         }
-        let neutral = patches(&root().join(FOLDER).join("neutral")).unwrap();
         assert!(neutral.iter().all(|patch| patch.field("story").is_ok()));
         for patch in wrong.iter().chain(&neutral) {
             let mut apply = Command::new("patch");
-            let out = apply.args(["--dry-run", "--force", "-p1", "-d"]).arg(root()).arg("-i").arg(&patch.path).output();
-            assert!(out.unwrap().status.success(), "{} does not apply", patch.name);
+            apply.args(["--dry-run", "--force", "-p1", "-d"]).arg(root()).stdin(Stdio::piped()).stdout(Stdio::null());
+            let mut child = apply.spawn().unwrap();
+            child.stdin.take().unwrap().write_all(patch.text.as_bytes()).unwrap();
+            assert!(child.wait().unwrap().success(), "{} does not apply", patch.name);
         }
         let tour = fs::read_to_string(root().join("docs/proof-tour.md")).unwrap();
         let counted = format!("{} wrong and {} neutral versions", wrong.len(), neutral.len());
@@ -319,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_name_of_no_patch_is_refused_also_among_known_ones() {
-        let patch = |name: &str| Patch { name: name.into(), path: PathBuf::new(), text: String::new() };
+        let patch = |name: &str| Patch { name: name.into(), text: String::new() };
         let names = |list: &[&str]| {
             let given: Vec<String> = list.iter().map(|name| name.to_string()).collect();
             let found = chosen([vec![patch("a"), patch("b")], vec![patch("c")]], &given)?;
@@ -331,9 +358,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_holds_versions_by_name() {
+        let names = |text: &str| versions(text).map(|all| all.into_iter().map(|patch| patch.name).collect::<Vec<_>>());
+        assert_eq!(names("=== a\nstory: x\n\n--- a/f\n=== b\n").unwrap(), ["a", "b"]);
+        assert!(names("story: x\n=== a\n").unwrap_err().to_string().contains("does not begin"));
+        assert!(names("=== a\n=== a\n").unwrap_err().to_string().contains("two versions are called a"));
+    }
+
+    #[test]
     fn an_unseen_mutant_says_why() {
         let text = |seen: &str| format!("story: x\nseen by: {seen}\n");
-        let patch = |seen: &str| Patch { name: "a".into(), path: PathBuf::new(), text: text(seen) };
+        let patch = |seen: &str| Patch { name: "a".into(), text: text(seen) };
         assert_eq!(patch("simulator").seen().unwrap(), [&SUITES[1]]);
         assert_eq!(patch("simulator, core tests").seen().unwrap().len(), 2);
         assert!(patch("not visible: the engine never asks for it").seen().unwrap().is_empty());
