@@ -1,25 +1,21 @@
 //! Developer commands: `cargo xtask COMMAND`. Each command has a file of its own; this file only names them.
 
-mod audit;
 mod bench;
 mod book;
-mod filetests;
 mod helm;
 mod llama_cpp;
 mod mutants;
-mod python;
 mod release;
 mod statement;
 mod test;
 mod tidy;
-mod trust;
-mod ttir;
 mod verify;
 mod wheel;
 
 use clap::{Parser, Subcommand};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
+use xtask::{python, root, run_command, target_folder};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer commands", disable_help_subcommand = true)]
@@ -87,9 +83,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    xtask::ended(match Arguments::parse().command {
         Task::Bench(bench) => bench::run(&bench),
-        Task::Audit { names } => audit::run(&names),
+        Task::Audit { names } => kernels("audit", &names),
         Task::Book => book::run(),
         Task::Test => test::run(),
         Task::Verify { check, prove } => verify::run(check, prove),
@@ -98,44 +94,24 @@ fn main() -> ExitCode {
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::VerifyStatement(options) => statement::run(&options),
         Task::Execute { names } => execute(&names),
-        Task::Filetests { names } => filetests::run(&names),
+        Task::Filetests { names } => kernels("filetests", &names),
         Task::Tidy => tidy::run(),
-        Task::Trust => trust::run(),
-        Task::Ttir { check } => ttir::run(check),
+        Task::Trust => kernels::<&str>("trust", &[]),
+        Task::Ttir { check } => kernels("ttir", if check { &["--check"] } else { &[] }),
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
         Task::Helm => helm::program().map(|path| println!("{}", path.display())),
         Task::LlamaCpp => llama_cpp::source().map(|path| println!("{}", path.display())),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    })
+}
+
+/// A command of `xtask-kernels`.
+fn kernels<S: AsRef<OsStr>>(command: &str, arguments: &[S]) -> anyhow::Result<()> {
+    let mut cargo = Command::new(env!("CARGO"));
+    run_command(cargo.args(["run", "--quiet", "--package", "xtask-kernels", "--", command]).args(arguments))
 }
 
 fn execute(names: &[String]) -> anyhow::Result<()> {
     python::interpreter()?;
     let example = ["run", "--quiet", "-p", "vosti-cuda", "--example", "every_text", "--", "--execute"];
     run_command(Command::new("cargo").args(example).args(names))
-}
-
-/// The repository's root.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
-}
-
-/// The folder in which cargo builds.
-pub fn target_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |given| root().join(given))
-}
-
-/// Runs a command in the repository's root and shows its output. An error, which names the command, if it does not start or
-/// does not succeed.
-pub fn run_command(command: &mut Command) -> anyhow::Result<()> {
-    let shown = format!("{:?}", command).replace('"', "");
-    let status = command.current_dir(root()).status().map_err(|e| anyhow::anyhow!("{shown}: {e}"))?;
-    anyhow::ensure!(status.success(), "{shown}: {status}");
-    Ok(())
 }

@@ -30,8 +30,6 @@ const WITH_TOOLS: &[Step] = &[
     }),
     ("day with a GPU", rehearse),
     ("python package", wheel::test),
-    // Users build with the release profile, whose optimiser does not know of the floating-point mode: the bits must be the same.
-    ("release bits", || cargo(&["test", "--release", "-p", "vosti-tile", "-p", "vosti-cpu"])),
 ];
 
 /// Fetches the tools of tests: the Python environment, Helm (which renders the chart) and llama.cpp's source (whose

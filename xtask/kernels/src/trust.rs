@@ -1,12 +1,12 @@
 //! `cargo xtask trust`: writes the page of what must be audited from the verifier's own list, and adds no fact to it.
 
-use crate::root;
 use anyhow::Result;
 use vosti_verify::tcb;
 use vosti_verify::trusted::{OUTSIDE, TRUSTED, Topic, Trusted};
+use xtask::root;
 
 /// The path of the page, from the root.
-pub const PAGE: &str = "docs/trust.md";
+const PAGE: &str = "docs/trust.md";
 
 /// Writes the page.
 pub fn run() -> Result<()> {
@@ -16,7 +16,7 @@ pub fn run() -> Result<()> {
 }
 
 /// The page's text.
-pub fn page() -> String {
+fn page() -> String {
     let mut out = String::from(
         "<!-- made by `cargo xtask trust` from crates/vosti-verify/src/trusted.rs -->\n\
          # What must be audited\n\n\
@@ -43,4 +43,15 @@ pub fn page() -> String {
         out += &format!("| {} | {} | `{}` |\n", clause.sentence, clause.by, clause.law);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_the_list() {
+        let page_there = std::fs::read_to_string(root().join(PAGE)).unwrap();
+        assert!(page_there == page(), "{PAGE} is stale: run `cargo xtask trust`");
+    }
 }

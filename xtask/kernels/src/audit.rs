@@ -3,13 +3,13 @@
 //! The packages of `audits/packages.txt` are fetched by pip and kept under `target/`; nothing of them is checked in. A contract
 //! `audits/PACKAGE/PATH.toml` is of the kernels of the package's `PATH.py`.
 
-use crate::{python, root, run_command, target_folder};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use vosti_audit::{Finding, Report, Request};
+use xtask::{python, root, run_command, target_folder};
 
 const PINNED: &str = "audits/packages.txt";
 const PAGE: &str = "docs/audit.md";

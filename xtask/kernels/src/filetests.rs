@@ -4,13 +4,13 @@
 //! A broken kernel is written out as `filetests/broken/NAME.py` with its text beside it, which git ignores, so that
 //! `vosti verify` can take it. Read next: `vosti_test_tools::filetests`.
 
-use crate::{python, root, run_command};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 use vosti_test_tools::filetests::{self, FileTest, TEXTS};
 use vosti_verify::{Case, ProblemError};
+use xtask::{python, root, run_command};
 
 /// Makes the texts that are missing or stale and those of the named kernels. If one cannot be made, no text is kept.
 pub fn run(names: &[String]) -> Result<()> {

@@ -3,7 +3,6 @@
 //! The list comes from the model families, the texts from Triton's front end (`kernels/ttir.py`). With `--check` the command
 //! compares fresh texts with the checked-in ones and writes none.
 
-use crate::{python, root};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use vosti_kernels::Spec;
 use vosti_kernels::inventory::TEXT_OF;
+use xtask::{python, root};
 
 /// Targets whose TTIR is checked in. All GPU targets share the TTIR of one (`specialisations.toml`).
 const TARGETS: [&str; 2] = ["cpu", "cuda-sm90"];
