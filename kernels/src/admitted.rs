@@ -1,14 +1,13 @@
 //! What a device may run: a model's launches, and of each specialisation the text and what is proved of it.
 //!
 //! `Bundle::admit` of `vosti-admission` makes an [`Admitted`] for a plan that it does not refuse, and a device takes nothing else.
-//! Read next: [`crate::grid`].
+//! Read next: [`vosti_contract::grid`].
 
-use crate::contract::Contract;
 use crate::error::KernelError;
-use crate::grid::Grid;
 use crate::spec::{Binding, Spec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use vosti_contract::{Contract, Grid};
 
 /// A kernel that may run.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ impl Admitted {
         for spec in bindings.iter().flat_map(|binding| &binding.launches).flat_map(|launch| launch.specs()) {
             let contract = crate::contract(&spec.kernel)?.clone();
             let text = crate::ttir(spec).ok_or_else(|| KernelError::NotAdmitted { spec: spec.to_string() })?;
-            let grid = Grid::written(&contract, spec)?;
+            let grid = Grid::written(&contract, &spec.constants)?;
             kernels.insert(spec.clone(), Arc::new(Proved { text: text.into_owned(), contract, grid }));
         }
         Ok(Admitted { bindings: bindings.to_vec(), kernels })

@@ -1,6 +1,7 @@
 //! Errors in a kernel's description or in a request for a specialisation.
 
 use thiserror::Error;
+use vosti_contract::ContractError;
 
 /// An error of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -29,8 +30,6 @@ pub enum KernelError {
     Foreign { spec: String, target: String },
     #[error("{spec} was not admitted: the bundle has no text for it")]
     NotAdmitted { spec: String },
-    #[error("`{text}`: {why}")]
-    Expression { text: String, why: String },
-    #[error("the contract of kernel `{kernel}`: {why}")]
-    Contract { kernel: String, why: String },
+    #[error(transparent)]
+    Contract(#[from] ContractError),
 }

@@ -1,13 +1,13 @@
 //! All kernels by name, each with its source, constants and contract; and the TTIR of specialisations.
 
-use crate::contract::{self, Contract, NumberKind};
-use crate::dtype;
 use crate::error::KernelError;
-use crate::spec::{Const, Spec};
+use crate::spec::Spec;
 use include_dir::{Dir, include_dir};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use vosti_contract::contract::{function, parse};
+use vosti_contract::{Const, Constants, Contract, ContractError, NumberKind, dtype, expr};
 
 static TTIR: Dir = include_dir!("$CARGO_MANIFEST_DIR/ttir");
 
@@ -116,7 +116,7 @@ fn read_all(sources: &'static [(&'static str, &'static str)]) -> (Vec<Kernel>, B
 }
 
 fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError> {
-    let bad = |why: &str| KernelError::Contract { kernel: name.to_string(), why: why.to_string() };
+    let bad = |why: &str| ContractError::Contract { kernel: name.to_string(), why: why.to_string() };
     let (_, signature) = source.split_once(&format!("def {name}(")).ok_or_else(|| bad("no such function"))?;
     let (signature, _) = signature.split_once("):").ok_or_else(|| bad("the signature does not end"))?;
     let (mut parameters, mut constants) = (vec![], vec![]);
@@ -126,11 +126,11 @@ fn read(name: &'static str, source: &'static str) -> Result<Kernel, KernelError>
             None => parameters.push(parameter.to_string()),
         }
     }
-    match contract::function(source).map_err(|why| bad(&why))? {
+    match function(source).map_err(|why| bad(&why))? {
         of if of == name => {}
-        other => return Err(bad(&format!("the contract stands above `{other}`, and the kernel is `{name}`"))),
+        other => return Err(bad(&format!("the contract stands above `{other}`, and the kernel is `{name}`")).into()),
     }
-    let contract = contract::parse(name, source, &parameters)?;
+    let contract = parse(name, source, &parameters)?;
     constants.extend(contract.numbers.iter().map(|number| number.name.clone()));
     Ok(Kernel { name, source, constants, contract })
 }
@@ -248,13 +248,13 @@ fn meet(spec: &mut Spec, condition: &str) {
     let Some((left, right)) = condition.split_once("<=").map(|(left, right)| (left.trim(), right.trim())) else {
         return;
     };
-    let (Ok(a), Ok(b)) = (crate::expr::eval(left, &lookup), crate::expr::eval(right, &lookup)) else { return };
+    let (Ok(a), Ok(b)) = (expr::eval(left, &lookup), expr::eval(right, &lookup)) else { return };
     let bound = |name: &str| {
         kernel(&spec.kernel).is_ok_and(|kernel| kernel.contract.numbers.iter().any(|number| number.name == name))
     };
     let (x, y) = right.split_once('*').map_or((right, "1"), |(x, y)| (x.trim(), y.trim()));
     let (raised, times) = if bound(x) { (x, y) } else { (y, x) };
-    let times = crate::expr::eval(times, &lookup).map_or(1, |times| times.max(1));
+    let times = expr::eval(times, &lookup).map_or(1, |times| times.max(1));
     let (name, value) = if bound(raised) { (raised, (a + times - 1) / times) } else { (left, b) };
     if a > b && bound(name) {
         spec.constants.insert(name.to_string(), Const::Int(value));
@@ -280,7 +280,7 @@ pub fn parse_stem(stem: &str) -> Option<Spec> {
 }
 
 /// `BK64-BM64`, read by the constants' names in order.
-fn constants_of(names: &[String], mut rest: &str) -> Option<BTreeMap<String, Const>> {
+fn constants_of(names: &[String], mut rest: &str) -> Option<Constants> {
     let mut constants = BTreeMap::new();
     for (i, name) in names.iter().enumerate() {
         let value = rest.strip_prefix(name.as_str())?;

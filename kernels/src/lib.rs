@@ -6,15 +6,10 @@
 //!
 //! This crate must never launch a kernel, and no choice here may depend on a batch. Where a kernel has row tiles of several
 //! heights, each is proved to give the bits of the lowest ([`stands_for`]), and the device chooses.
-//! Read next: [`mod@contract`], then `kernels/linear.py`.
+//! Read next: `kernels/linear.py`, then [`mod@spec`].
 
 pub mod admitted;
-#[allow(missing_docs, reason = "`NumberKind::Dimension` says what its bounds are")]
-pub mod contract;
-pub mod dtype;
 pub mod error;
-pub mod expr;
-pub mod grid;
 pub mod inventory;
 pub mod quantised;
 pub mod request;
@@ -23,15 +18,12 @@ pub mod spec;
 pub mod specialise;
 
 pub use admitted::{Admitted, Proved};
-pub use contract::{Contract, Extent, Number, NumberKind, Param, Role, Shape};
-pub use dtype::Dtype;
 pub use error::KernelError;
-pub use grid::{Grid, Programs};
 pub use inventory::{
     Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
 };
 pub use quantised::{Format, Part, Quantised, Values};
 pub use request::request;
 pub use scores::{capped, scores, window};
-pub use spec::{Binding, Const, Launch, Scratch, Spec, TensorData};
+pub use spec::{Binding, Launch, Scratch, Spec, TensorData};
 pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};

@@ -1,10 +1,10 @@
 //! The input of `kernels/ttir.py`: specialisations as JSON, with the element type of each parameter.
 
-use crate::dtype;
 use crate::error::KernelError;
 use crate::inventory::kernel;
-use crate::spec::{Const, Spec};
+use crate::spec::Spec;
 use std::fmt::Write;
+use vosti_contract::{Const, Number, dtype};
 
 /// A JSON list of `{stem, kernel, act, scalars, constants, pointers}`, one for each specialisation. An error if a kernel does not
 /// exist.
@@ -21,7 +21,7 @@ pub fn request(specs: &[Spec]) -> Result<String, KernelError> {
         )
         .ok();
         let numbers = &kernel(&spec.kernel)?.contract.numbers;
-        let scalar = |number: &crate::Number| format!("\"{}\": \"{}\"", number.name, number.triton());
+        let scalar = |number: &Number| format!("\"{}\": \"{}\"", number.name, number.triton());
         write!(out, "\"scalars\": {{{}}}, ", numbers.iter().map(scalar).collect::<Vec<_>>().join(", ")).ok();
         let text = spec.text();
         let constants = text.constants.iter().map(|(name, value)| match value {
@@ -42,7 +42,7 @@ fn pointers(spec: &Spec) -> Result<Vec<String>, KernelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::Dtype;
+    use vosti_contract::Dtype;
 
     #[test]
     fn a_request_names_every_parameter() {

@@ -3,9 +3,8 @@
 //! This module multiplies a model's numbers in FP64, and a text's binding rounds each product to FP32, once. A kernel that
 //! multiplied them itself would round each factor, and a model's bits would change. Read next: `kernels/online_softmax.py`.
 
-use crate::contract::WINDOWED;
-use crate::spec::Const;
 use std::f64::consts::LOG2_E;
+use vosti_contract::{Const, WINDOWED};
 
 /// The constant `CAPPED` and the numbers `SLOPE`, `CAP` and `SPAN` of `softcap tanh(slope x / softcap)`, which kernels compute as
 /// `CAP - SPAN / (exp(SLOPE x) + 1)`, or of `slope x` if `softcap` is 0.

@@ -1,12 +1,12 @@
 //! From a model's dimensions to a specialisation: the one place where tile constants are chosen.
 
-use crate::dtype::Dtype;
 use crate::error::KernelError;
 use crate::inventory::kernel;
-use crate::spec::{Const, Spec};
+use crate::spec::Spec;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use vosti_contract::{Const, ContractError, Dtype, expr};
 
 type Tiles = BTreeMap<String, Tile>;
 type Targets = BTreeMap<String, BTreeMap<String, Tiles>>;
@@ -105,8 +105,9 @@ pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, Kern
     let option = |name: &str| {
         let missing = || KernelError::Missing { kernel: spec.kernel.clone(), name: name.to_string() };
         let text = tiles.get(name).and_then(|tile| tile.at(height)).ok_or_else(missing)?;
-        let value = crate::expr::eval(text, &lookup)?;
-        let refused = || KernelError::Expression { text: text.clone(), why: format!("{name} cannot be {value}") };
+        let value = expr::eval(text, &lookup)?;
+        let why = || format!("{name} cannot be {value}");
+        let refused = || KernelError::from(ContractError::Expression { text: text.clone(), why: why() });
         u32::try_from(value).ok().filter(|v| (1..=32).contains(v)).ok_or_else(refused)
     };
     Ok(CompileOptions { num_warps: option("num_warps")?, num_stages: option("num_stages")? })
@@ -177,8 +178,9 @@ fn all(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)]) -> R
 fn heights_of(kernel: &str, tiles: &Tiles) -> Result<usize, KernelError> {
     let most = tiles.values().map(Tile::heights).max().unwrap_or(1);
     let Some(text) = tiles.get(HEIGHTS).and_then(|tile| tile.at(0)) else { return Ok(most) };
-    let value = crate::expr::eval(text, &|_| None)?;
-    let refused = || KernelError::Expression { text: text.clone(), why: format!("{kernel} has {most} heights") };
+    let value = expr::eval(text, &|_| None)?;
+    let why = || format!("{kernel} has {most} heights");
+    let refused = || KernelError::from(ContractError::Expression { text: text.clone(), why: why() });
     usize::try_from(value).ok().filter(|value| (1..=most).contains(value)).ok_or_else(refused)
 }
 
@@ -202,7 +204,7 @@ fn at(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)], heigh
     for (name, tile) in tiles.iter().filter(|(name, _)| !OPTIONS.contains(&name.as_str())) {
         // A list that is too short leaves the constant out, and the check below refuses that.
         let Some(text) = tile.at(height) else { continue };
-        sizes.push((name.clone(), Const::Int(crate::expr::eval(text, &lookup)?)));
+        sizes.push((name.clone(), Const::Int(expr::eval(text, &lookup)?)));
     }
     constants.extend(sizes);
     let numbers = &kernel.contract.numbers;

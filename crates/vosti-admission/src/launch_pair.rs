@@ -14,7 +14,7 @@
 //! `op_contract.rs` checks each launch against the op.
 //! Scratch belongs to the op: no other launch runs between its two, and each of an op's scratches is a buffer of its own.
 
-use vosti_kernels::{Role, Shape};
+use vosti_contract::{Extents, Role, Shape};
 use vosti_verify::Problem;
 use vosti_verify::problem::{Buffer, Dim};
 
@@ -62,8 +62,9 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
     for buffer in &combine.buffers {
         let (name, role) = (&buffer.name, buffer.role);
         match role {
-            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos | Role::Weight(_) => {}
             Role::Out(_) | Role::Scratch(_) => same_cells(part, buffer)?,
+            Role::Weight(_) => {}
+            _ if role.extents() == Extents::Tiles => {}
             _ => return Err(format!("its parameter `{name}` ({role:?}) is nothing that the first launch promises")),
         }
     }

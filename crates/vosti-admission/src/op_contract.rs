@@ -6,8 +6,9 @@
 //! and `launch_pair.rs` checks that the two together are the op.
 
 use std::collections::BTreeMap;
-use vosti_core::{Dtype, GroupDecl, Op, PAGE, PartDecl, Program, RowSet, Uses};
-use vosti_kernels::{Const, Grid, Programs, Role, Scratch, Shape, Spec};
+use vosti_contract::{Const, Grid, Programs, Role, Shape};
+use vosti_core::{GroupDecl, Op, PAGE, PartDecl, Program, RowSet, Uses};
+use vosti_kernels::{Scratch, Spec};
 use vosti_model::Weight;
 use vosti_tile::Scalar;
 use vosti_verify::Problem;
@@ -201,12 +202,9 @@ fn types(program: &Program, used: &Uses, buffer: &Buffer, launch: &Bound) -> Res
     let given = match buffer.role {
         Role::In(i) => row(&used.inputs, i),
         Role::Out(i) => row(&used.outputs, i),
-        Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_) => {
-            group(program, used).and_then(|group| buffer.role.part(group)).map(|(_, part)| part.dtype)
-        }
-        Role::Scratch(_) => Some(Dtype::F32),
         Role::Weight(_) => launch.bound.get(&buffer.name).and_then(|name| launch.weights.get(name)).map(Weight::dtype),
-        _ => Some(Dtype::I32),
+        role if role.is_cache() => group(program, used).and_then(|group| role.part(group)).map(|(_, part)| part.dtype),
+        role => role.elem(None).flatten(),
     };
     match given.map(Scalar::from) {
         Some(given) if given != buffer.elem => Err(format!("holds {}, the op gives {given}", buffer.elem)),
@@ -337,7 +335,7 @@ fn attend(window: Option<u32>, problem: &Problem) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vosti_kernels::Extent;
+    use vosti_contract::Extent;
 
     /// The contract's text is read twice, by the verifier and for tests of devices.
     #[test]
@@ -347,7 +345,7 @@ mod tests {
             let problem = Problem::of_text(&text, vosti_kernels::ttir_by_stem(&text).unwrap()).unwrap();
             let problem = problem.at(&spec.constants).unwrap();
             let contract = vosti_kernels::contract(&spec.kernel).unwrap();
-            let (proved, written) = (grid(&problem).unwrap(), Grid::written(contract, &spec).unwrap());
+            let (proved, written) = (grid(&problem).unwrap(), Grid::written(contract, &spec.constants).unwrap());
             // The verifier simplifies an axis, so the two are compared as functions.
             for n in [1, 2, 15, 16, 17, 64, 511, 512, 513, 4097] {
                 let extent = Extent { rows: n, tiles: 2 * n + 1, length: 3 * n + 2 };

@@ -2,8 +2,9 @@
 //! the composition rule, and the rule refuses it by name.
 
 use vosti_admission::{Bundle, launch_pair, op_contract};
+use vosti_contract::{Const, Role, Shape};
 use vosti_core::Op;
-use vosti_kernels::{Binding, Const, Role, Scratch, Shape};
+use vosti_kernels::{Binding, Scratch};
 use vosti_model::{ModelPlan, Target};
 use vosti_tile::Scalar;
 use vosti_verify::Problem;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use vosti_admission::manifest::{File, Kernel, Manifest, Model};
 use vosti_admission::{Bundle, BundleError, op_contract};
+use vosti_contract::Const;
 use vosti_core::{BufferDecl, Dtype, Op};
-use vosti_kernels::{Admitted, Const, Scratch, Spec, specialise};
+use vosti_kernels::{Admitted, Scratch, Spec, specialise};
 use vosti_model::{ModelPlan, Recipe, Target};
-use vosti_verify::certificate::Probed;
-use vosti_verify::{Assumption, Certificate, CertificateError};
+use vosti_verify::{Assumption, Certificate, CertificateError, certificate::Probed};
 
 /// A plan of a published model: gemma has layers with a window and without.
 fn plan(name: &str, context: u32) -> ModelPlan {

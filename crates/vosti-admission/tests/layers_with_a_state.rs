@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use vosti_admission::Bundle;
+use vosti_contract::Const;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, PAGE, PartDecl, Program, RowSet};
-use vosti_kernels::{Binding, Const, specialise};
+use vosti_kernels::{Binding, specialise};
 use vosti_model::ModelPlan;
 
 const KEY_HEADS: u32 = 3;

@@ -9,7 +9,7 @@ use crate::contract::{Claim, Constants, plain};
 use crate::render::Code;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use vosti_kernels::{Dtype, Number, NumberKind, Param, Role, expr};
+use vosti_contract::{Dtype, Number, NumberKind, Param, Role, expr};
 use vosti_ptx::{Buffers, Kernel, Launch};
 use vosti_verify::replay::Random;
 

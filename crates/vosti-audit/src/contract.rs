@@ -9,7 +9,7 @@ use crate::error::AuditError;
 use crate::normal::{Factor, Launch, Programs, ROWS, Rows};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use vosti_kernels::{Dtype, Number, NumberKind, Param};
+use vosti_contract::{Dtype, Number, NumberKind, Param};
 
 /// The kind of promise. The verifier's other shapes are of Vosti's own attention and caches.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -124,7 +124,7 @@ impl Claim {
         let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
         let divided = |role: &str| {
             let text = role.trim().strip_prefix('=')?;
-            Some(vosti_kernels::expr::eval(text.trim(), &lookup).ok()? % 16 == 0)
+            Some(vosti_contract::expr::eval(text.trim(), &lookup).ok()? % 16 == 0)
         };
         let all = self.written.params.iter().filter(|(_, role)| divided(role) == Some(true));
         all.map(|(name, _)| name.clone()).collect()
@@ -168,7 +168,7 @@ impl Claim {
         let most = self.written.conditions.iter().filter_map(|text| {
             let (left, right) = text.split_once("<=")?;
             let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
-            (left.trim() == name).then(|| vosti_kernels::expr::eval(right.trim(), &lookup).ok())?
+            (left.trim() == name).then(|| vosti_contract::expr::eval(right.trim(), &lookup).ok())?
         });
         let hi = most.min().filter(|most| (lo + 1..hi).contains(most))?;
         Some(format!("dim {lo}..{hi}"))
@@ -254,7 +254,7 @@ fn programs(text: &str, constants: &Constants) -> Result<Option<Programs>, Strin
     }
     let value = |text: &str| {
         let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
-        vosti_kernels::expr::eval(text, &lookup).ok().filter(|n| (1..=1 << 20).contains(n))
+        vosti_contract::expr::eval(text, &lookup).ok().filter(|n| (1..=1 << 20).contains(n))
     };
     let read = || {
         let (over, rest) = match text.strip_prefix("cdiv(rows") {

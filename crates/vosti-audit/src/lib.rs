@@ -24,7 +24,7 @@ use prove::{Prover, Subject, unread};
 use render::NoText;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use vosti_kernels::Dtype;
+use vosti_contract::Dtype;
 use vosti_verify::problem::Statement;
 use vosti_verify::{Failure, Problem, ProblemError};
 

@@ -14,7 +14,7 @@ const RIGHT: [&str; 4] = [
 
 /// A file test with `rows` as an integer, and its contract; None if it is of another shape.
 fn of_others(source: &str) -> Option<(String, String)> {
-    let (_, contract) = vosti_kernels::contract::block(source).ok()?;
+    let (_, contract) = vosti_contract::contract::block(source).ok()?;
     // A line `#: types` gives a TTIR that its contract does not.
     if !contract.contains("shape = \"rowwise\"") || !source.contains("tl.load(rows)") || source.contains("#: types") {
         return None;

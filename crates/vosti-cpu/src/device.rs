@@ -13,7 +13,7 @@ use vosti_kernels::{Admitted, KernelError};
 use vosti_tile::LiftError;
 use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
-use crate::draft::{Draft, Needs};
+use crate::blueprint::{Blueprint, Needs};
 use crate::isa::Isa;
 use crate::launch::{self, Ahead, FirstFault, Ready, Units};
 use crate::layout::Layout;
@@ -131,7 +131,7 @@ impl CpuDevice {
         config: &Config,
     ) -> Result<Needs, CpuError> {
         let isa = config.isa.unwrap_or_else(Isa::detect);
-        Draft::new(program, admitted, config, isa)?.needs(program, weights, config)
+        Blueprint::new(program, admitted, config, isa)?.needs(program, weights, config)
     }
 
     /// Compiles the program's kernels, loads its weights one at a time and allocates everything else. Errors: a kernel without

@@ -6,9 +6,9 @@
 
 #[cfg(test)]
 mod arithmetic;
+mod blueprint;
 mod ceilings;
 pub mod device;
-mod draft;
 pub mod isa;
 mod launch;
 pub mod layout;
@@ -21,8 +21,8 @@ mod vector;
 mod weights;
 mod wiring;
 
+pub use blueprint::Needs;
 pub use ceilings::{Ceilings, ceilings};
 pub use device::{Config, CpuDevice, CpuError, Mode, Storage};
-pub use draft::Needs;
 pub use pool::THREADS_MAX;
 pub use weights::{Quantised, TensorData, WeightCache, WeightError, Weights};

@@ -1,19 +1,20 @@
 //! From a program and its bindings to launches on this machine's memory: buffers in the layouts that their plans read.
 //!
-//! `vosti-wiring` decides which buffer each parameter gets, and [`crate::draft`] decides how each buffer is laid out.
+//! `vosti-wiring` decides which buffer each parameter gets, and [`crate::blueprint`] decides how each buffer is laid out.
 //! Read next: [`crate::launch`].
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use vosti_contract::{Contract, Role};
 use vosti_core::Program;
-use vosti_kernels::{Admitted, Contract, Proved, Role, Spec};
+use vosti_kernels::{Admitted, Proved, Spec};
 use vosti_tile::{Kernel, Scalar};
 use vosti_wiring::{Bound, Ints, Metadata, Wired};
 
+use crate::blueprint::{Blueprint, WeightOutline};
 use crate::device::{Config, CpuError};
-use crate::draft::{Draft, WeightOutline};
 use crate::isa::Isa;
 use crate::launch::Panels;
 use crate::layout::{Layout, PANEL};
@@ -72,8 +73,8 @@ pub fn wire(
     config: &Config,
     isa: Isa,
 ) -> Result<Wiring, CpuError> {
-    let draft = Draft::new(program, admitted, config, isa)?;
-    let wired = &draft.wired;
+    let blueprint = Blueprint::new(program, admitted, config, isa)?;
+    let wired = &blueprint.wired;
     let waits = waits(wired);
     let mut arena = Arena::default();
     let image = vosti_wiring::image(program, &wired.tilings, config.rows_max, config.selected_max)?;
@@ -88,14 +89,14 @@ pub fn wire(
     let mut caches: Vec<Vec<Buffer>> = program.layers.iter().map(|_| vec![]).collect();
     for (bound, len) in vosti_wiring::caches(program, &config.pages)? {
         let Bound::Cache { layer, .. } = bound else { continue };
-        caches[layer].push(Buffer::zeroed(&mut arena, wired.elem(bound), len, draft.layout(bound))?);
+        caches[layer].push(Buffer::zeroed(&mut arena, wired.elem(bound), len, blueprint.layout(bound))?);
     }
     let mut loaded = Vec::new();
     let mut matrices: HashMap<String, Arc<Buffer>> = HashMap::new();
     let mut chunks = Arena::default();
-    let encode = draft.encodes;
+    let encode = blueprint.encodes;
     for (i, name) in wired.weights.iter().enumerate() {
-        let WeightOutline { elem, rows, columns, layout, blocks } = draft.weight(i, weights, config)?;
+        let WeightOutline { elem, rows, columns, layout, blocks } = blueprint.weight(i, weights, config)?;
         if let (Some((matrix, part)), Some(layout)) = (blocks, layout) {
             let mut pack = || Buffer::blocks(&mut chunks, weights, &part, (rows, layout));
             let kept = match matrices.get(&matrix) {
@@ -115,7 +116,7 @@ pub fn wire(
             None => Arc::new(pack()?),
         });
     }
-    let wired = draft.wired;
+    let wired = blueprint.wired;
     let (kernels, launches) = (wired.kernels, wired.launches);
     let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, caches, scratch, metadata };
     wiring.check_premises(program)?;
@@ -150,8 +151,7 @@ fn waits(wired: &vosti_wiring::Wiring<Compiled>) -> Vec<bool> {
 
 /// Whether a kernel may write to a parameter with this role.
 fn may_write(role: Role) -> bool {
-    let kept = matches!(role, Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_));
-    kept || matches!(role, Role::Out(_) | Role::Scratch(_))
+    role.is_cache() || matches!(role, Role::Out(_) | Role::Scratch(_))
 }
 
 impl Wiring {

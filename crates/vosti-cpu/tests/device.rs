@@ -5,6 +5,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use vosti_contract::{Const, Role};
 use vosti_core::{
     BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, Reads, RequestId, RowSet, Sampler, Select,
     Token,
@@ -12,7 +13,7 @@ use vosti_core::{
 use vosti_cpu::isa::Isa;
 use vosti_cpu::storage::exponents;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
-use vosti_kernels::{Admitted, Binding, Const, Role, Spec, capped, scores, specialise};
+use vosti_kernels::{Admitted, Binding, Spec, capped, scores, specialise};
 
 struct Random(Dtype);
 

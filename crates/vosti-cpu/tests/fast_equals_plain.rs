@@ -6,12 +6,13 @@ use common::*;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use vosti_contract::{Const, Dtype, Role};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::micro;
 use vosti_cpu::storage::{Form, Packed, Writer, blocks, exponents};
 use vosti_kernels::quantised::FORMATS;
-use vosti_kernels::{Const, Dtype, Format, Part, Quantised, Role, TensorData, capped, specialise};
+use vosti_kernels::{Format, Part, Quantised, TensorData, capped, specialise};
 use vosti_tile::interp::Buffer;
 
 #[test]
@@ -339,7 +340,7 @@ fn an_expert_that_no_row_chose_is_not_read() {
         (0..).zip(&mut ids[..]).for_each(|(i, id)| *id = i % (EXPERTS as i32 - 1));
         // The memory of the last expert is missing.
         let short = |buffers: &[Buffer]| -> Vec<Buffer> {
-            let cut = |(param, buffer): (&vosti_kernels::Param, &Buffer)| {
+            let cut = |(param, buffer): (&vosti_contract::Param, &Buffer)| {
                 let keep = |len: usize| len / EXPERTS as usize * (EXPERTS as usize - 1);
                 match (param.role, buffer) {
                     (Role::Weight(_), Buffer::Bf16(v)) => Buffer::Bf16(v[..keep(v.len())].to_vec()),

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use vosti_contract::Const;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, CudaError, Executed, Facts, Toolchain, execute, inspect};
-use vosti_kernels::{Const, Spec};
+use vosti_kernels::Spec;
 
 /// Kernels in one run of the compiler.
 const CHUNK: usize = 8;

@@ -20,8 +20,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use vosti_contract::Extent;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_kernels::{Admitted, Extent};
+use vosti_kernels::Admitted;
 use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, most_pages, outputs, pool, wire};
 
 /// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are

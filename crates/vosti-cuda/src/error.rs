@@ -3,6 +3,7 @@
 use crate::driver::DriverError;
 use std::path::PathBuf;
 use thiserror::Error;
+use vosti_contract::ContractError;
 use vosti_kernels::KernelError;
 use vosti_wiring::WiringError;
 
@@ -82,6 +83,8 @@ pub enum CudaError {
     Driver(#[from] DriverError),
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Contract(#[from] ContractError),
 }
 
 /// Why a compiled kernel may not be launched.

@@ -6,7 +6,8 @@ use crate::error::CudaError;
 use crate::execute::Executed;
 use crate::inspect::{Facts, inspect, interchangeable};
 use serde::{Deserialize, Serialize};
-use vosti_kernels::{Binding, Contract, Spec, ttir_hash};
+use vosti_contract::Contract;
+use vosti_kernels::{Binding, Spec, ttir_hash};
 
 /// The record beside a cubin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

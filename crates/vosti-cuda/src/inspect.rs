@@ -18,7 +18,8 @@ use crate::error::{CudaError, Refusal};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use texts::{Log, Ptx, Sass};
-use vosti_kernels::{Contract, Spec};
+use vosti_contract::Contract;
+use vosti_kernels::Spec;
 use vosti_tile::{Kernel, OpKind, Scalar};
 
 /// Scratch pointers that Triton's backend adds after a kernel's own parameters: global, then profile.

@@ -9,7 +9,8 @@ use crate::error::{CudaError, Refusal};
 use crate::image::Image;
 use crate::inspect::{SCRATCH_PARAMS, launchable};
 use std::sync::Arc;
-use vosti_kernels::{Contract, Extent, Proved, Spec};
+use vosti_contract::{Contract, Extent};
+use vosti_kernels::{Proved, Spec};
 use vosti_tile::Scalar;
 
 /// Shared memory that a block may have by default, in bytes: static and dynamic together.

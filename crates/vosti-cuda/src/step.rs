@@ -4,8 +4,8 @@
 
 use crate::driver::{Address, Driver, DriverError};
 use crate::host::HostMemory;
+use vosti_contract::Extent;
 use vosti_core::StepPlan;
-use vosti_kernels::Extent;
 use vosti_wiring::{Ints, Meta, Metadata, Size};
 
 struct Image(HostMemory);

@@ -7,6 +7,7 @@ use common::{StandIn, TARGET, image, images, plan_up_to};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use vosti_contract::Extent;
 use vosti_core::GroupDecl;
 use vosti_cuda::driver::{Driver, DriverError};
 use vosti_cuda::launch::Code;
@@ -14,7 +15,7 @@ use vosti_cuda::{
     Arch, Config, Cuda, CudaDevice, CudaError, Image, Pages, TensorData, WeightCache, WeightError, Weights,
 };
 use vosti_engine::{Engine, Event, Policy, Request, Sampling, SamplingParams};
-use vosti_kernels::{Admitted, Binding, Extent, Proved, parse_stem};
+use vosti_kernels::{Admitted, Binding, Proved, parse_stem};
 use vosti_model::ModelPlan;
 
 /// Weights of one element: launches do not depend on them.

@@ -1,8 +1,9 @@
 //! A few of SmolLM2's kernels, compiled and checked as `vosti prepare` does; needs Triton, and no GPU.
 
+use vosti_contract::Contract;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, Image, Toolchain, inspect};
-use vosti_kernels::{Contract, Spec, parse_stem, ttir, ttir_hash};
+use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
 
 const TARGET: &str = "cuda-sm90";
 

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
+use vosti_contract::{Const, Dtype};
 use vosti_core::PAGE;
 use vosti_kernels::quantised::FORMATS;
-use vosti_kernels::{CPU, Const, Dtype, Spec};
+use vosti_kernels::{CPU, Spec};
 
 use crate::decoder::{Decoder, Mixer, Mlp};
 use crate::error::{ModelError, Result};

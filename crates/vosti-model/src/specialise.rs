@@ -1,6 +1,7 @@
 //! Makes a kernel's specialisation from a model's dimensions. No other module does.
 
-use vosti_kernels::{Const, Dtype, Spec};
+use vosti_contract::{Const, Dtype};
+use vosti_kernels::Spec;
 
 use crate::error::{ModelError, Result};
 

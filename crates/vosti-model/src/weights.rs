@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use vosti_kernels::{Dtype, Format, Part, Quantised, TensorData};
+use vosti_contract::Dtype;
+use vosti_kernels::{Format, Part, Quantised, TensorData};
 
 use crate::decoder::Rope;
 use crate::error::{ModelError, Result};

@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use safetensors::SafeTensors;
+use vosti_contract::{Const, Dtype};
 use vosti_core::Op;
-use vosti_kernels::{Const, Dtype, Launch};
+use vosti_kernels::Launch;
 use vosti_model::{ModelPlan, Target, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 /// One sequence, from position 0, all rows selected.

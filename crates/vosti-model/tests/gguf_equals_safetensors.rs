@@ -7,7 +7,7 @@ mod gguf;
 use std::path::Path;
 
 use serde_json::Value;
-use vosti_kernels::Dtype;
+use vosti_contract::Dtype;
 use vosti_model::{ModelPlan, Target, Tensor, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 fn assert_close(name: &str, a: Tensor, b: Tensor) {

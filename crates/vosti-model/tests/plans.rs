@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use vosti_kernels::{Dtype, Scratch};
+use vosti_contract::Dtype;
+use vosti_kernels::Scratch;
 use vosti_model::{Target, TensorFiles, WeightSource, Weights, check_kernels, families, plan};
 
 #[test]

@@ -8,8 +8,9 @@
 use crate::keys::Keys;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use vosti_kernels::expr::eval;
-use vosti_kernels::{Const, Contract, Extent, KernelError, Param, Role, Shape, Spec};
+use vosti_contract::expr::eval;
+use vosti_contract::{Const, Contract, Extent, Param, Role, Shape};
+use vosti_kernels::{KernelError, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::ir::{Binary, OpKind};
 use vosti_tile::numerics::to_bf16;
@@ -88,7 +89,7 @@ impl Case {
         let step = maker.step;
         let spare = usize::from(rows > 1);
         let extent = Extent { rows: rows + spare * 70, tiles: step.tiles[0].len(), length: step.length + spare * 70 };
-        let mut grid = vosti_kernels::Grid::written(contract, spec)?.at(extent)?;
+        let mut grid = vosti_contract::Grid::written(contract, &spec.constants)?.at(extent)?;
         // A weight of which only the first experts or rows are there.
         let width = int(spec, "K").or(int(spec, "BLOCKS").map(|blocks| 32 * blocks));
         match (int(spec, "N"), width, int(spec, "E")) {

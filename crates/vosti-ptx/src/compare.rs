@@ -6,7 +6,8 @@ use crate::decode::Kernel;
 use crate::fault::{ReadError, RunError};
 use crate::launch::Launch;
 use thiserror::Error;
-use vosti_kernels::{Contract, KernelError, Spec};
+use vosti_contract::Contract;
+use vosti_kernels::{KernelError, Spec};
 use vosti_tile::interp::{self, Buffer, Options, Undefined};
 use vosti_tile::numerics::{stored_bf16, stored_f32};
 

@@ -8,7 +8,8 @@
 //! The scale of scores and their soft cap are the kernel's own.
 
 use crate::case::{PAGES, Random, int};
-use vosti_kernels::{Const, Spec};
+use vosti_contract::Const;
+use vosti_kernels::Spec;
 
 /// Dimensions of a cache and its queries.
 pub(crate) struct Keys {

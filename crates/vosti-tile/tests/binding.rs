@@ -1,7 +1,8 @@
 //! Binding a text equals binding its tile IR, and the bound kernel differs from the text only in its parameters' values.
 
 use std::collections::BTreeMap;
-use vosti_kernels::{Const, NumberKind, Spec, examples, ttir, ttir_by_stem};
+use vosti_contract::{Const, NumberKind};
+use vosti_kernels::{Spec, examples, ttir, ttir_by_stem};
 use vosti_tile::{Kernel, Line, Literal, Op, OpKind, Value, bind, fold, lift};
 
 fn values(spec: &Spec) -> BTreeMap<String, Literal> {

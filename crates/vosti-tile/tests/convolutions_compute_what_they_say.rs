@@ -4,7 +4,7 @@ mod common;
 
 use common::formulas::*;
 use common::{Sequences, int, launch};
-use vosti_kernels::{Dtype, Role};
+use vosti_contract::{Dtype, Role};
 use vosti_tile::interp::Buffer;
 
 fn ints(buffer: &Buffer) -> Vec<usize> {

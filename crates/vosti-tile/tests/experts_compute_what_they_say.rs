@@ -4,7 +4,8 @@ mod common;
 
 use common::formulas::clamped;
 use common::{Launch, int, launch, some_of_each};
-use vosti_kernels::{Const, Dtype, Role, Spec};
+use vosti_contract::{Const, Dtype, Role};
+use vosti_kernels::Spec;
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
 const BATCH: &common::Sequences = &[(3, 61), (1, 200), (67, 0)];

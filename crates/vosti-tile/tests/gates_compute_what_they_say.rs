@@ -4,7 +4,7 @@ mod common;
 
 use common::formulas::*;
 use common::{Sequences, int, launch};
-use vosti_kernels::Role;
+use vosti_contract::Role;
 
 const BATCH: &Sequences = &[(3, 61), (1, 200), (17, 0)];
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::formulas::*;
 use common::{Launch, Sequences, int, launch};
-use vosti_kernels::{Const, Role};
+use vosti_contract::{Const, Role};
 use vosti_tile::interp::Buffer;
 use vosti_tile::numerics::{FloatMode, div, mul};
 

@@ -5,7 +5,8 @@ mod common;
 
 use common::formulas::*;
 use common::{Launch, Random, Sequences, head, heads, int, launch};
-use vosti_kernels::{Const, Dtype, Role, Spec};
+use vosti_contract::{Const, Dtype, Role};
+use vosti_kernels::Spec;
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
 const BATCH: &Sequences = &[(3, 61), (1, 200), (67, 0)];

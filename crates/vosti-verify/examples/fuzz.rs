@@ -92,8 +92,8 @@ fn main() {
 fn bases(folder: Option<PathBuf>) -> Vec<Base> {
     let mut bases = vec![];
     for case in folder.map_or_else(own, |folder| written(&folder)) {
-        let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
-        let statement = Statement { text, act: vosti_kernels::Dtype::Bf16 };
+        let (_, text) = vosti_contract::contract::block(&case.source).unwrap();
+        let statement = Statement { text, act: vosti_contract::Dtype::Bf16 };
         bases.push(Base { name: case.name, ttir: case.ttir, statement, problem: case.problem.ok() });
     }
     bases

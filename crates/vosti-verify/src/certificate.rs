@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use thiserror::Error;
-use vosti_kernels::{Number, NumberKind, Shape};
+use vosti_contract::{Number, NumberKind, Shape};
 use vosti_tile::{Literal, OpKind, Value};
 
 /// The format that this binary writes and reads.
@@ -47,7 +47,7 @@ pub struct Assumed {
 pub struct Role {
     /// As in the kernel's signature.
     pub param: String,
-    /// The role as [`vosti_kernels::Role`] prints it: `In(0)`, `Weight(0)`, `PageTable`.
+    /// The role as [`vosti_contract::Role`] prints it: `In(0)`, `Weight(0)`, `PageTable`.
     pub role: String,
     /// Its element type.
     pub holds: String,

@@ -11,7 +11,7 @@
 use crate::dimension::{Scaled, factors, range};
 use crate::problem::ProblemError;
 use crate::term::{Term, Terms};
-use vosti_kernels::Number;
+use vosti_contract::Number;
 
 /// `parts + constant <= 0`
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use crate::integers::range;
 use crate::problem::{Buffer, Dim};
 use crate::term::{Node, Term, Terms};
 use crate::world::{Chosen, World};
-use vosti_kernels::Role;
+use vosti_contract::Role;
 
 /// The integer at `offset` of a buffer; None if the buffer's integers are no data.
 ///

@@ -7,14 +7,14 @@ use crate::dimension::{self, Scaled};
 use crate::problem::{Axis, Buffer, Dim, ProblemError, limit};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use vosti_kernels::{Const, Dtype, Number, Role, Shape};
+use vosti_contract::{Const, Constants, Dtype, Extents, Number, Shape};
 use vosti_tile::Scalar;
 
 pub(crate) struct Maker<'a> {
     pub name: &'a str,
     pub act: Dtype,
     /// Without those that only shape the text.
-    pub constants: &'a BTreeMap<String, Const>,
+    pub constants: &'a Constants,
     pub numbers: &'a [Number],
     pub shapes: &'a BTreeMap<String, Vec<String>>,
     /// Constants that a text, a role or a premise used.
@@ -40,7 +40,7 @@ impl Maker<'_> {
 
     fn value(&self, text: &str) -> Result<i128, ProblemError> {
         let bad = |why: String| self.wrong(text, why);
-        match vosti_kernels::expr::eval(text, &|name| self.int(name)) {
+        match vosti_contract::expr::eval(text, &|name| self.int(name)) {
             Ok(v) if v > 0 => Ok(i128::from(v)),
             Ok(v) => Err(bad(format!("{v} is not positive"))),
             Err(error) => {
@@ -52,7 +52,7 @@ impl Maker<'_> {
                         )
                     }
                     None => match error {
-                        vosti_kernels::KernelError::Expression { why, .. } => why,
+                        vosti_contract::ContractError::Expression { why, .. } => why,
                         other => other.to_string(),
                     },
                 }))
@@ -162,25 +162,25 @@ impl Maker<'_> {
         })
     }
 
-    pub fn buffer(&self, shape: Shape, p: &vosti_kernels::Param, found: Scalar) -> Result<Buffer, ProblemError> {
+    pub fn buffer(&self, shape: Shape, p: &vosti_contract::Param, found: Scalar) -> Result<Buffer, ProblemError> {
         self.at(format!("the extents of `{}`", p.name));
         let wanted = Scalar::from(p.elem(self.act));
         if wanted != found {
             return Err(ProblemError::Type { kernel: self.name.to_string(), param: p.name.clone(), found, wanted });
         }
-        let own = match p.role {
-            Role::Rows => Some(vec![Dim::Const(1)]),
-            Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots => Some(vec![Dim::Rows]),
-            Role::PageTable => Some(vec![Dim::TableLen]),
-            Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => Some(vec![Dim::Tiles]),
-            Role::CacheK | Role::CacheV => {
+        let own = match p.role.extents() {
+            Extents::One => Some(vec![Dim::Const(1)]),
+            Extents::Rows => Some(vec![Dim::Rows]),
+            Extents::PageTables => Some(vec![Dim::TableLen]),
+            Extents::Tiles => Some(vec![Dim::Tiles]),
+            Extents::Cache => {
                 let page = self.value("PAGE")?;
                 // A kernel that rotates halves has HALF in the place of D.
                 let own = self.number("D").is_some() || self.constants.contains_key("D");
                 let head = if !own && self.number("HALF").is_some() { "2 * HALF" } else { "D" };
                 Some(vec![Dim::Pages(page), self.extent("KV_HEADS")?, Dim::Const(page), self.extent(head)?])
             }
-            Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) | Role::Entry(_) | Role::State(_) => None,
+            Extents::Declared => None,
         };
         if own.is_some() && self.shapes.contains_key(&p.name) {
             return self.fail(format!("`{}` has the extents of its role, and others are declared", p.name));

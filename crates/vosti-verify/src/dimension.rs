@@ -7,9 +7,7 @@
 
 use crate::premises::Premises;
 use crate::problem::{Axis, Dim, Problem, ProblemError};
-use std::collections::BTreeMap;
-use vosti_kernels::contract::WINDOWED;
-use vosti_kernels::{Const, Number, NumberKind};
+use vosti_contract::{Const, Constants, Number, NumberKind, WINDOWED};
 use vosti_tile::{Kernel, Scalar};
 
 /// A multiple of a dimension: `times`, and the dimension's place among the problem's numbers.
@@ -116,7 +114,7 @@ impl Problem {
     /// This problem with constants in the place of its dimensions and numbers. The kernel is not changed: it stays the one
     /// that was proved. Where the value of `WINDOWED` is 1, this is the windowed case. An error in words if a value is missing,
     /// of another type or out of range, or if a condition does not hold.
-    pub fn at(&self, values: &BTreeMap<String, Const>) -> Result<Problem, String> {
+    pub fn at(&self, values: &Constants) -> Result<Problem, String> {
         if let Some(windowed) = &self.windowed
             && values.get(WINDOWED) == Some(&Const::Int(1))
         {
@@ -199,7 +197,7 @@ mod tests {
     #[test]
     fn an_extent_is_so_many_times_one_dimension_and_nothing_else() {
         let value = |text: &str| {
-            vosti_kernels::expr::eval(text, &|_| None)
+            vosti_contract::expr::eval(text, &|_| None)
                 .map(i128::from)
                 .map_err(|_| ProblemError::NoTtir { stem: text.into() })
         };

@@ -7,7 +7,6 @@ use crate::prover::{Prover, Side};
 use crate::run::Def;
 use crate::term::Term;
 use crate::verdict::{Assumption, Proof};
-use vosti_kernels::Role;
 use vosti_tile::{Binary, Cast, Literal, OpKind, Unary};
 
 /// What is known of one float.
@@ -204,7 +203,6 @@ impl Prover<'_, '_> {
     }
 
     fn is_cache(&self, side: Side, param: usize) -> bool {
-        let role = self.runs[side.index()].problem.buffers[param].role;
-        matches!(role, Role::CacheK | Role::CacheV | Role::Entry(_) | Role::State(_))
+        self.runs[side.index()].problem.buffers[param].role.is_cache()
     }
 }

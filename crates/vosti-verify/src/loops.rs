@@ -10,7 +10,7 @@ use crate::prover::{Prover, Side};
 use crate::run::{Def, Env, Trip};
 use crate::term::{Node, Term};
 use crate::verdict::{Failure, Obligation, Proof, Trouble};
-use vosti_kernels::Shape;
+use vosti_contract::Shape;
 use vosti_tile::{Line, Op, OpKind, Value};
 
 /// How the iterations of two loops correspond.

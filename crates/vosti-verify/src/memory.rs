@@ -5,7 +5,7 @@ use crate::equal::{At, Mode};
 use crate::prover::{Prover, Side, Site};
 use crate::term::Term;
 use crate::verdict::{Obligation, Proof};
-use vosti_kernels::{Role, Shape};
+use vosti_contract::{Role, Shape};
 use vosti_tile::{Op, OpKind, Padding, Value};
 
 /// The value that a load gives where it does not read.

@@ -7,7 +7,7 @@ use crate::problem::Statement;
 use crate::replay::Random;
 use std::collections::BTreeSet;
 use toml::{Table, Value};
-use vosti_kernels::{Dtype, dtype};
+use vosti_contract::{Dtype, dtype};
 
 /// A changed contract.
 #[derive(Clone, Debug)]

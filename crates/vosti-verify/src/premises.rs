@@ -6,7 +6,7 @@
 //! Read next: [`crate::world`], which makes facts of them.
 
 use crate::problem::{Buffer, Dim, limit};
-use vosti_kernels::{Role, Shape};
+use vosti_contract::{Extents, Role, Shape};
 
 /// Splits of the keys: split s begins at position s * size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,10 +272,8 @@ pub fn check(shape: Shape, premises: Premises, buffers: &[Buffer], heads: &[Dim]
                 )
             }
             (Role::State(_), outer) => (matches!(outer, Dim::Pages(_)), "`pages`"),
-            // `problem.rs` gives metadata and caches the extents of their roles.
-            (Role::Rows | Role::Tokens | Role::Positions | Role::RowIndex | Role::Slots, _)
-            | (Role::PageTable | Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos, _)
-            | (Role::CacheK | Role::CacheV, _) => (true, ""),
+            // `declared.rs` gives the others the extents of their roles.
+            _ => (role.extents() != Extents::Declared, "what a role says"),
         };
         if !fits {
             return Err(format!("the outermost extent of `{name}`, whose role is {role:?}, must be {wants}"));

@@ -14,8 +14,7 @@ use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
-use vosti_kernels::contract::WINDOWED;
-use vosti_kernels::{Const, Contract, Dtype, Number, Role, Shape};
+use vosti_contract::{Const, Constants, Contract, Dtype, Number, Role, Shape, WINDOWED};
 use vosti_tile::{Kernel, Scalar};
 
 /// Bounds that the core or the launcher enforce; every proof is relative to them.
@@ -170,9 +169,9 @@ pub struct Problem {
     /// Conditions between dimensions, as the contract's `where` declares them.
     pub conditions: Vec<Condition>,
     /// Constants that the contract uses.
-    pub constants: BTreeMap<String, Const>,
+    pub constants: Constants,
     /// Constants that only shape the text: no premise, extent or grid uses them.
-    pub text: BTreeMap<String, Const>,
+    pub text: Constants,
     /// BLAKE3 of the TTIR.
     pub ttir_hash: String,
     /// The contract as it is written: replays read it by themselves.
@@ -206,7 +205,7 @@ impl Problem {
         let name = stem.split('-').next().unwrap_or_default();
         let kernel = vosti_kernels::kernel(name).map_err(|error| wrong(error.to_string()))?;
         let spec = vosti_kernels::parse_stem(stem).ok_or_else(|| wrong("it is no specialisation's name".into()))?;
-        let block = vosti_kernels::contract::block(kernel.source).map_err(wrong)?;
+        let block = vosti_contract::contract::block(kernel.source).map_err(wrong)?;
         let statement = Statement { text: stated(&block.1, &spec.constants), act: spec.act };
         let problem = Problem::new(stem, text, &kernel.contract, &spec.constants, statement)?;
         match problem.kernel.name == name {
@@ -245,7 +244,7 @@ impl Problem {
                 continue;
             }
             let wrong = || bad(format!("`{text}` is not a role for `{param}`"));
-            params.push(vosti_kernels::Param::parse(param, text).ok_or_else(wrong)?);
+            params.push(vosti_contract::Param::parse(param, text).ok_or_else(wrong)?);
         }
         let Written { shape, grid, conditions, text, shapes, .. } = written;
         let contract = Contract { shape, grid, params, numbers, conditions, text, shapes };
@@ -256,7 +255,7 @@ impl Problem {
         name: &str,
         ttir: &str,
         contract: &Contract,
-        constants: &BTreeMap<String, Const>,
+        constants: &Constants,
         statement: Statement,
     ) -> Result<Problem, ProblemError> {
         let flag = contract.numbers.iter().find(|number| number.name == WINDOWED);
@@ -282,7 +281,7 @@ impl Problem {
         name: &str,
         ttir: &str,
         contract: &Contract,
-        constants: &BTreeMap<String, Const>,
+        constants: &Constants,
         statement: Statement,
         windowed: Option<i64>,
     ) -> Result<Problem, ProblemError> {
@@ -426,13 +425,11 @@ pub(crate) struct Written {
 }
 
 /// The annotation with the constants of one text.
-fn stated(annotation: &str, constants: &BTreeMap<String, Const>) -> String {
+fn stated(annotation: &str, constants: &Constants) -> String {
     let mut all = format!("{annotation}\n[constants]\n");
     constants.iter().for_each(|(name, value)| all += &format!("{name} = {value}\n"));
     all
 }
-
-type Constants = BTreeMap<String, Const>;
 
 /// Words of extents and grids.
 const WORDS: [&str; 7] = ["rows", "packed", "context", "splits", "pages", "tiles", "length"];

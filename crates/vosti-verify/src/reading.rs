@@ -6,7 +6,7 @@
 
 use crate::problem::Statement;
 use std::collections::BTreeMap;
-use vosti_kernels::Dtype;
+use vosti_contract::Dtype;
 use vosti_tile::{Kernel, Scalar};
 
 /// What a launcher binds to a parameter.

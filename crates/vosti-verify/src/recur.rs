@@ -13,7 +13,7 @@ use crate::run::Def;
 use crate::term::Term;
 use crate::verdict::{Obligation, Proof, Trouble};
 use std::collections::HashMap;
-use vosti_kernels::{Role, Shape};
+use vosti_contract::{Role, Shape};
 use vosti_tile::{Op, OpKind, Value};
 
 /// A cell of an entry, reached through the page table of a tile's request.

@@ -3,7 +3,7 @@
 use crate::term::{Node, Term, Terms};
 use crate::world::World;
 use std::collections::HashMap;
-use vosti_kernels::Role;
+use vosti_contract::Role;
 
 /// The unknowns that are sought; and the largest value of an unknown, where that is a term and not its constant bound.
 struct Unknowns {

@@ -1,5 +1,5 @@
 //! The answer to "what must I audit?": the list of trusted files. The certificates' hash, `vosti verify --tcb`,
-//! `docs/trust.md` and a rule of `cargo xtask tidy` use it. A file is on it if a mistake in the file could make a wrong
+//! and `docs/trust.md` use it. A file is on it if a mistake in the file could make a wrong
 //! promise look proved.
 //!
 //! The order is the reading order of an audit. Code that only searches, prints or refutes is not on the list. A test compares
@@ -109,9 +109,11 @@ pub const TRUSTED: &[Trusted] = trusted![
     Promise false "crates/vosti-core/src/trusted/progress.rs" "which calls bring a request forward",
     Promise false "crates/vosti-core/src/trusted/premises.rs" "what the array holds that kernels read of a step",
     Assumption false "crates/vosti-core/src/trusted/seam.rs" "the contracts of `Device` and `Sampler`",
-    Contract true "kernels/src/contract.rs" "roles, shapes and grids of the contracts in `kernels/*.py`",
-    Contract true "kernels/src/dtype.rs" "the names of element types",
-    Contract true "kernels/src/expr.rs" "the arithmetic of extents and grids",
+    Contract true "crates/vosti-contract/src/contract.rs" "shapes, grids and parameters of the contracts in `kernels/*.py`",
+    Contract true "crates/vosti-contract/src/role.rs" "what each role of a parameter means",
+    Contract true "crates/vosti-contract/src/dtype.rs" "the names of element types",
+    Contract true "crates/vosti-contract/src/expr.rs" "the arithmetic of extents and grids",
+    Contract true "crates/vosti-contract/src/value.rs" "values of constants",
     Contract false "kernels/src/spec.rs" "which kernel and constants a specialisation is",
     Contract true "crates/vosti-verify/src/problem.rs" "what a contract says of a kernel's parameters",
     Contract true "crates/vosti-verify/src/declared.rs" "what its extents, axes and dimensions are",
@@ -165,7 +167,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti-verify/src/trusted.rs" "this list",
     Admission false "kernels/src/specialise.rs" "which kernels of other row tiles must have the same bits",
     Admission false "kernels/src/admitted.rs" "what a device may run",
-    Admission false "kernels/src/grid.rs" "how many programs a launch has, for a proved grid",
+    Admission false "crates/vosti-contract/src/grid.rs" "how many programs a launch has, for a proved grid",
     Admission false "crates/vosti-admission/src/bundle.rs" "no op without a fresh certificate that fits it",
     Admission false "crates/vosti-admission/src/op_contract.rs" "which contract an op needs",
     Admission false "crates/vosti-admission/src/launch_pair.rs" "when two launches are one op's",
@@ -195,6 +197,8 @@ pub const SEARCHES: &[(&str, &str)] = &[
     ("crates/vosti-verify/src/show.rs", "tells a proof as a person would"),
     ("crates/vosti-verify/src/tcb.rs", "prints this list"),
     ("crates/vosti-verify/src/verdict.rs", "names of verdicts, obligations and assumptions"),
+    ("crates/vosti-contract/src/error.rs", "messages"),
+    ("crates/vosti-contract/src/lib.rs", "names the modules"),
     ("kernels/src/error.rs", "messages"),
     ("kernels/src/lib.rs", "names the modules"),
     ("kernels/src/quantised.rs", "a file's weights as numbers: the same in every run"),
@@ -245,6 +249,7 @@ mod tests {
             "crates/vosti-tile/src",
             "crates/vosti-admission/src",
             "crates/vosti-wiring/src",
+            "crates/vosti-contract/src",
             "kernels/src",
         ]
         .map(String::from)

@@ -12,7 +12,7 @@ use crate::solve::{equalled, witness};
 use crate::term::{Node, Term};
 use crate::verdict::{Obligation, Proof, Trouble};
 use std::collections::HashMap;
-use vosti_kernels::{Role, Shape};
+use vosti_contract::{Role, Shape};
 use vosti_tile::{Binary, Cast, Line, OpKind, Padding, Scalar, Value};
 
 impl<'k> Prover<'k, '_> {

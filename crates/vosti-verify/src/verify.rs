@@ -13,8 +13,8 @@ use crate::term::Term;
 use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble, Verdict};
 use crate::world::shared_facts;
 use std::time::{Duration, Instant};
-use vosti_kernels::contract::WINDOWED;
-use vosti_kernels::{Role, Shape};
+use vosti_contract::contract::WINDOWED;
+use vosti_contract::{Role, Shape};
 use vosti_tile::{Line, OpKind};
 
 /// The result of verifying one contract: verdict, assumptions, proof and cost.

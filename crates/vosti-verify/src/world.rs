@@ -9,7 +9,7 @@ use crate::dimension::range;
 use crate::premises::{Premises, Splits};
 use crate::problem::{Axis, Buffer, Dim, Problem, limit};
 use crate::term::{Bounds, Node, Term, Terms};
-use vosti_kernels::{Number, Role, Shape};
+use vosti_contract::{Number, Role, Shape};
 
 /// The symbolic sizes of one invocation.
 #[derive(Clone, Debug)]
@@ -157,24 +157,24 @@ impl World {
         format!("{name}@{}", self.side)
     }
 
-    /// The name and range of a metadata buffer. None for another role, and where the shape has no premise about it.
-    fn metadata(&self, role: Role) -> Option<(&'static str, Bounds)> {
+    /// The range of a metadata buffer. None for another role, and where the shape has no premise about it.
+    fn metadata(&self, role: Role) -> Option<Bounds> {
         Some(match role {
             Role::Tokens => {
                 let most = match self.premises.vocabulary()? {
                     Dim::Const(tokens) => tokens,
                     _ => limit::SLOTS,
                 };
-                ("tokens", natural(most - 1))
+                natural(most - 1)
             }
-            Role::Positions => ("positions", natural(limit::CONTEXT - 1)),
-            Role::RowIndex => ("row_index", natural(limit::ROWS - 1)),
-            Role::Slots => ("slots", natural(limit::SLOTS - 1)),
-            Role::PageTable => ("page_table", (Some(-1), Some(limit::SLOTS / self.premises.page()?))),
-            Role::TileTable => ("tile_table", (Some(-1), Some(limit::TABLE))),
-            Role::TileRow => ("tile_row", natural(limit::ROWS)),
-            Role::TileRows => ("tile_rows", natural(self.premises.tile_rows()?)),
-            Role::TilePos => ("tile_pos", natural(limit::CONTEXT)),
+            Role::Positions => natural(limit::CONTEXT - 1),
+            Role::RowIndex => natural(limit::ROWS - 1),
+            Role::Slots => natural(limit::SLOTS - 1),
+            Role::PageTable => (Some(-1), Some(limit::SLOTS / self.premises.page()?)),
+            Role::TileTable => (Some(-1), Some(limit::TABLE)),
+            Role::TileRow => natural(limit::ROWS),
+            Role::TileRows => natural(self.premises.tile_rows()?),
+            Role::TilePos => natural(limit::CONTEXT),
             _ => return None,
         })
     }
@@ -184,8 +184,8 @@ impl World {
         if role == Role::Rows {
             return Some(self.rows);
         }
-        let (name, bounds) = self.metadata(role)?;
-        Some(t.apply(&self.function(name), vec![index], bounds))
+        let bounds = self.metadata(role)?;
+        Some(t.apply(&self.function(role.word()), vec![index], bounds))
     }
 
     /// As [`World::read`]; an unknown value where that gives None.
@@ -195,10 +195,10 @@ impl World {
 
     /// Applications of this world's function of `role` in `term`: each with its argument.
     pub fn applications(&self, t: &Terms, role: Role, term: &[Term]) -> Vec<(Term, Term)> {
-        let Some((name, _)) = self.metadata(role) else {
+        if self.metadata(role).is_none() {
             return vec![];
-        };
-        let wanted = self.function(name);
+        }
+        let wanted = self.function(role.word());
         t.reachable(term)
             .into_iter()
             .filter_map(|s| match t.node(s) {

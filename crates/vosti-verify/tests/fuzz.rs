@@ -3,7 +3,7 @@
 
 mod common;
 
-use vosti_kernels::Dtype;
+use vosti_contract::Dtype;
 use vosti_test_tools::filetests;
 use vosti_verify::mutate::mutants;
 use vosti_verify::mutate_contract::contracts;
@@ -43,7 +43,7 @@ fn what_is_proved_under_changed_ranges_and_conditions_runs_invariant() {
     let (mut proved, mut refused, mut turn) = (0, 0, 0);
     for name in ["any_store_kv_ragged", "any_rope_q_ragged", "any_attend_combine_ragged", "any_linear"] {
         let case = common::case(filetests::one(name));
-        let (_, text) = vosti_kernels::contract::block(&case.source).unwrap();
+        let (_, text) = vosti_contract::contract::block(&case.source).unwrap();
         for mutant in contracts(&Statement { text, act: Dtype::Bf16 }) {
             if !(mutant.what.contains("<=") || mutant.what.contains("..")) {
                 continue;

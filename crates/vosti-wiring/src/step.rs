@@ -6,8 +6,8 @@
 use crate::error::WiringError;
 use crate::wiring::Size;
 use std::ops::Range;
+use vosti_contract::Extent;
 use vosti_core::{Image, ImageError, Meta, Program, StepPlan, Tiling};
-use vosti_kernels::Extent;
 
 /// A device's array of integers, or its image in host memory.
 pub trait Ints {

@@ -6,8 +6,9 @@
 use crate::caches;
 use crate::error::WiringError;
 use std::collections::HashMap;
+use vosti_contract::{Const, Contract, Extent, Role, Shape};
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Meta, Op, Program, RowSet, StepPlan, Tiling, Token, Uses};
-use vosti_kernels::{Binding, Const, Contract, Extent, Launch, Role, Scratch, Shape, Spec};
+use vosti_kernels::{Binding, Launch, Scratch, Spec};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -203,7 +204,7 @@ impl<K: Kernel, F> Builder<K, F> {
         let kernel = self.kernel(&launch.spec)?;
         let higher = launch.higher.iter().map(|spec| self.kernel(spec)).collect::<Result<Vec<_>, E>>()?;
         let contract = self.wiring.kernels[kernel].contract();
-        let shape = contract.shape_of(&launch.spec);
+        let shape = contract.shape_of(&launch.spec.constants);
         let declared: Vec<(Role, String)> = contract.params.iter().map(|p| (p.role, p.name.clone())).collect();
         let mut size = match used.op.rows {
             _ if used.listing => Size::Listed,

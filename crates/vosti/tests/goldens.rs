@@ -17,7 +17,7 @@ use std::process::Command;
 
 use run::Run;
 use safetensors::SafeTensors;
-use vosti_kernels::Dtype;
+use vosti_contract::Dtype;
 use vosti_model::{Detokenizer, TensorFiles, Tokenizer, families};
 
 const KL_MAX: f32 = 1e-3;

@@ -10,8 +10,8 @@ mod run;
 
 use run::Run;
 use safetensors::SafeTensors;
+use vosti_contract::Dtype;
 use vosti_cpu::isa::Isa;
-use vosti_kernels::Dtype;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
 const RECORDED: [(&str, [&str; 2]); 32] = [

@@ -3,12 +3,13 @@
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use vosti_contract::expr::eval;
+use vosti_contract::{Const, Contract, Dtype, Role, Shape};
 use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_kernels::expr::eval;
-use vosti_kernels::{Const, Contract, Dtype, Role, Shape, Spec};
+use vosti_kernels::Spec;
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::numerics::FloatMode;
 use vosti_tile::{Kernel, Scalar};
@@ -246,9 +247,9 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         }
     });
     let buffers = buffers.collect();
-    let mut grid = vosti_kernels::Grid::written(contract, &spec)
+    let mut grid = vosti_contract::Grid::written(contract, &spec.constants)
         .unwrap()
-        .at(vosti_kernels::Extent { rows, tiles, length })
+        .at(vosti_contract::Extent { rows, tiles, length })
         .unwrap();
     if int("K") + int("BLOCKS") > 0 {
         grid[1] = grid[1].min(COLUMN_TILES);

@@ -5,8 +5,9 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use vosti_contract::{Const, Role};
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, PAGE, PartDecl, Program, RowSet};
-use vosti_kernels::{Binding, Const, Role, Spec, capped, scores, specialise};
+use vosti_kernels::{Binding, Spec, capped, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;

@@ -20,7 +20,8 @@ use data::{Random, differ, get};
 use serde::Serialize;
 use sides::{Row, Side};
 use std::sync::Arc;
-use vosti_kernels::{Const, Extent, Proved, Role, Shape, Spec};
+use vosti_contract::{Const, Extent, Role, Shape};
+use vosti_kernels::{Proved, Spec};
 use vosti_tile::Scalar;
 use vosti_wiring::{Bound, Size};
 
@@ -215,7 +216,7 @@ impl<D: Driver> CudaDevice<D> {
             Some(Const::Int(value)) => usize::try_from(*value).ok().filter(|value| *value > 0),
             _ => None,
         };
-        let shape = code.proved.contract.shape_of(&code.spec);
+        let shape = code.proved.contract.shape_of(&code.spec.constants);
         let splits = int("SPLIT").zip(int("ROWS")).filter(|_| shape.splits());
         // Without a cache, page tables are not used.
         let any = self.pages.iter().copied().max().unwrap_or(0);

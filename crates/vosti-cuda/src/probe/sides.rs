@@ -3,8 +3,8 @@
 use super::data::{Random, fill, get, put};
 use super::{Lab, Limits, Param};
 use std::fmt;
+use vosti_contract::Role;
 use vosti_core::PAGE;
-use vosti_kernels::Role;
 use vosti_tile::Scalar;
 
 /// The contents of an output before a launch: a NaN that no kernel stores.

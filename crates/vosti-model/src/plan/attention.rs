@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use vosti_contract::Const;
 use vosti_core::{GroupDecl, Op, PartDecl};
-use vosti_kernels::{Binding, Const};
+use vosti_kernels::Binding;
 
 use super::{Builder, Factor, Output, STREAM, int};
 use crate::decoder::{Attention, QkNorm, Rope};

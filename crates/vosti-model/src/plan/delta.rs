@@ -5,8 +5,8 @@
 //! llama.cpp has them in its files of Qwen 3.5. Other files have those of one key head together, so their recipes reorder rows, and the
 //! columns of the last projection. Read next: `kernels/delta_inputs.py`.
 
+use vosti_contract::Const;
 use vosti_core::Dtype;
-use vosti_kernels::Const;
 
 use super::conv::Convolution;
 use super::state::State;

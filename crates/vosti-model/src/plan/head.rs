@@ -1,7 +1,8 @@
 //! Both ends of the forward pass: tokens to the residual stream, and the stream to logits.
 
+use vosti_contract::Const;
 use vosti_core::{Dtype, Op, RowSet};
-use vosti_kernels::{Const, capped};
+use vosti_kernels::capped;
 
 use super::{Builder, STREAM, int};
 use crate::error::Result;

@@ -3,8 +3,8 @@
 //! The files have one matrix for all that the layer takes of a row: the gate, then values, keys and queries, then the steps, which here
 //! are a product of their own in FP32. Read next: `kernels/mamba_inputs.py`.
 
+use vosti_contract::Const;
 use vosti_core::Dtype;
-use vosti_kernels::Const;
 
 use super::conv::Convolution;
 use super::state::State;

@@ -1,7 +1,7 @@
 //! The ops of a perceptron.
 
+use vosti_contract::Const;
 use vosti_core::Dtype;
-use vosti_kernels::Const;
 
 use super::{Builder, Factor, Output, STREAM, int};
 use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Score, Shared};

@@ -19,8 +19,9 @@ mod state;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use vosti_contract::Const;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Binding, CPU, Const, Format, Launch, Spec};
+use vosti_kernels::{Binding, CPU, Format, Launch, Spec};
 
 use crate::decoder::{Decoder, Layer, Mixer, Mlp, Rope};
 use crate::error::Result;

@@ -4,9 +4,10 @@
 //! codes, scales and offsets of the blocks. Any other matrix is multiplied as it is. Which it is depends on the file and on the
 //! target alone. Read next: `kernels/integers.py`.
 
+use vosti_contract::Const;
 use vosti_core::Dtype;
 use vosti_kernels::quantised::BLOCK;
-use vosti_kernels::{Const, Format, Part};
+use vosti_kernels::{Format, Part};
 
 use super::{Arithmetic, Builder, int};
 use crate::error::Result;

@@ -1,7 +1,8 @@
 //! What tests against formulas in FP64 share.
 
 use super::{Launch, int, some_of_each};
-use vosti_kernels::{Const, Dtype, Role, Spec};
+use vosti_contract::{Const, Dtype, Role};
+use vosti_kernels::Spec;
 use vosti_tile::interp::{Buffer, Options, Order, Undefined, run};
 
 pub fn execute(launch: &mut Launch) {

@@ -6,8 +6,9 @@ pub mod formulas;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
-use vosti_kernels::expr::eval;
-use vosti_kernels::{Const, Dtype, Extent, Grid, Role, Shape, Spec};
+use vosti_contract::expr::eval;
+use vosti_contract::{Const, Dtype, Extent, Grid, Role, Shape};
+use vosti_kernels::Spec;
 use vosti_tile::interp::Buffer;
 use vosti_tile::{Kernel, Scalar};
 
@@ -65,7 +66,7 @@ pub fn launch(spec: &Spec, sequences: &Sequences, seed: u64) -> Launch {
     let metadata = metadata(spec, sequences, &mut random);
     let tiles = metadata.get("tile_rows").map_or(0, Vec::len);
     let length = sequences.iter().map(|(count, first)| first + count).max().unwrap_or(0);
-    let grid = Grid::written(contract, spec).unwrap().at(Extent { rows, tiles, length }).unwrap();
+    let grid = Grid::written(contract, &spec.constants).unwrap().at(Extent { rows, tiles, length }).unwrap();
     let mut buffers = vec![];
     for (param, lifted) in contract.params.iter().zip(&kernel.params) {
         assert_eq!(param.name, lifted.name);

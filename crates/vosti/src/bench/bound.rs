@@ -1,9 +1,9 @@
 //! The least work of a measured case (arithmetic and bytes read), and the time that it takes at the machine's ceilings.
 
 use super::Case;
+use vosti_contract::Const;
 use vosti_core::{PartDecl, Program, RowSet};
 use vosti_cpu::Ceilings;
-use vosti_kernels::Const;
 use vosti_model::ModelPlan;
 use vosti_tile::Scalar;
 

@@ -4,8 +4,9 @@
 //! Read next: [`super::time`].
 
 use super::Step;
+use vosti_contract::{Const, Extent, Grid};
 use vosti_core::{Program, RowSet};
-use vosti_kernels::{Const, Extent, Grid, KernelError, Launch, Spec};
+use vosti_kernels::{KernelError, Launch, Spec};
 use vosti_model::ModelPlan;
 
 /// One launch.
@@ -67,7 +68,10 @@ pub fn of(plan: &ModelPlan, step: Step) -> Result<Vec<Work>, KernelError> {
 /// The specialisation of a launch that a device runs: the lowest tile that holds all rows, else the highest
 /// (`vosti_cuda::device`).
 fn chosen(launch: &Launch, extent: Extent) -> Result<(&Spec, [usize; 3]), KernelError> {
-    let grid = |spec: &Spec| Grid::written(vosti_kernels::contract(&spec.kernel)?, spec)?.at(extent);
+    let grid = |spec: &Spec| {
+        let written = Grid::written(vosti_kernels::contract(&spec.kernel)?, &spec.constants)?;
+        Ok::<_, KernelError>(written.at(extent)?)
+    };
     let (mut spec, mut blocks) = (&launch.spec, grid(&launch.spec)?);
     for higher in launch.higher.iter() {
         if blocks[0] <= 1 {

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use vosti_contract::Role;
 use vosti_cuda::probe::Launched;
-use vosti_kernels::Role;
 use vosti_tile::Scalar;
 
 /// A folder that launches are written to.

@@ -1,17 +1,17 @@
-//! Integer expressions of contracts and of `specialisations.toml`: `cdiv(rows, BM)`, `max(64 / GP, 1)`.
+//! Integer expressions of contracts and of `kernels/specialisations.toml`: `cdiv(rows, BM)`, `max(64 / GP, 1)`.
 //!
 //! Expressions have numbers, names, `+ - * /` and the functions cdiv, min, max, pow2 (next power of two)
 //! and above (1 if the first is larger than the second, else 0). A division that is not exact is an error,
 //! because a silent rounding could hide a mistake. Parentheses nest at most 64 deep, because the parser is recursive.
 
-use crate::error::KernelError;
+use crate::error::ContractError;
 
 /// How deep parentheses may nest.
 const DEPTH_MAX: usize = 64;
 
 /// Evaluates `text`; `lookup` gives a name's value. An error if the text does not parse, nests too deep, a name is unknown,
 /// or a value is not defined or does not fit 64 bits.
-pub fn eval(text: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, KernelError> {
+pub fn eval(text: &str, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, ContractError> {
     let mut parser = Parser { text, at: 0, depth: 0, lookup };
     let value = parser.sum()?;
     parser.skip();
@@ -26,18 +26,18 @@ struct Parser<'t> {
     lookup: &'t dyn Fn(&str) -> Option<i64>,
 }
 
-type Evaluated<T> = Result<T, KernelError>;
+type Evaluated<T> = Result<T, ContractError>;
 
 impl Parser<'_> {
     fn fail<T>(&self, expected: &str) -> Evaluated<T> {
-        Err(KernelError::Expression {
+        Err(ContractError::Expression {
             text: self.text.to_string(),
             why: format!("expected {expected} at column {}", self.at + 1),
         })
     }
 
     fn undefined<T>(&self, why: String) -> Evaluated<T> {
-        Err(KernelError::Expression { text: self.text.to_string(), why })
+        Err(ContractError::Expression { text: self.text.to_string(), why })
     }
 
     fn skip(&mut self) {

@@ -31,7 +31,7 @@ pub struct Needs {
 }
 
 /// A program's launches, and the layout that each buffer's first dot wants.
-pub struct Draft {
+pub struct Blueprint {
     pub wired: vosti_wiring::Wiring<Compiled>,
     pub encodes: Option<micro::EncodeFn>,
     layouts: HashMap<Bound, Layout>,
@@ -47,7 +47,7 @@ pub struct WeightOutline {
     pub blocks: Option<(String, String)>,
 }
 
-impl Draft {
+impl Blueprint {
     pub fn new(program: &Program, admitted: &Admitted, config: &Config, isa: Isa) -> Result<Self, CpuError> {
         let load = |spec: &Spec| compiled(spec, admitted.kernel(spec)?, config, isa);
         let wired = vosti_wiring::wire(program, &admitted.bindings, config.rows_max, load)?;

@@ -5,11 +5,11 @@
 //! and so on.
 
 use crate::dtype::{self, Dtype};
-use crate::error::KernelError;
-use crate::spec::{Const, Spec};
+use crate::error::ContractError;
+use crate::role::Role;
+use crate::value::{Const, Constants};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use vosti_core::{GroupDecl, PartDecl};
 
 /// The shapes that the engine's proof relies on: three, the two that together are the third, and the two of a layer with a state.
 ///
@@ -74,64 +74,6 @@ impl Shape {
             (Shape::AttendPart, Role::Scratch(_)) | (Shape::AttendCombine, Role::Out(_)) => Some(false),
             _ => None,
         }
-    }
-}
-
-/// What the launcher binds to a parameter. All metadata of a step are `i32` buffers, because no kernel takes
-/// a scalar that changes from step to step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// The op's i-th input row buffer, `[rows, width]`.
-    In(usize),
-    /// The op's i-th output row buffer, `[rows, width]`.
-    Out(usize),
-    /// The launch's i-th weight.
-    Weight(usize),
-    /// `[1]`: the number of rows of this launch (packed rows, or selected rows for a `Selected` op).
-    Rows,
-    /// `[rows]`: token ids.
-    Tokens,
-    /// `[rows]`: logical position of each row.
-    Positions,
-    /// `[selected]`: packed row index of each selected row.
-    RowIndex,
-    /// `[rows]`: cache slot (page * PAGE + offset) that each row's KV goes to, in the op's cache group.
-    Slots,
-    /// Flat page tables of the op's cache group; entries are page numbers.
-    PageTable,
-    /// `[tiles]`: offset in `PageTable` of the page table of the query tile's request; -1 for padding.
-    TileTable,
-    /// `[tiles]`: first packed row of the query tile. A tile's rows belong to one request.
-    TileRow,
-    /// `[tiles]`: the number of rows of the tile, at most BQ; 0 for padding.
-    TileRows,
-    /// `[tiles]`: logical position of the tile's first row.
-    TilePos,
-    /// `[pages, kv_heads, PAGE, head_dim]`: this layer's keys.
-    CacheK,
-    /// As [`Role::CacheK`]: this layer's values.
-    CacheV,
-    /// `[splits, ROWS, width]`: the op's i-th scratch, which passes numbers from one of its launches to the next.
-    Scratch(usize),
-    /// `[pages, .., PAGE, width]`: the i-th part of this layer's entries, one a position. Keys and values are such parts.
-    Entry(usize),
-    /// `[pages, ..]`: the i-th part of the state at a page's end, which belongs to the entry at the page's last position.
-    State(usize),
-}
-
-impl Role {
-    /// The part of a layer's pages that a parameter of this role is bound to, with its number among all parts; those of entries
-    /// come first. None if the group has no such part, or if the role is of no cache. Attention's keys are the first part.
-    pub fn part(self, group: &GroupDecl) -> Option<(usize, PartDecl)> {
-        let (list, i) = match self {
-            Role::CacheK => (&group.entry, 0),
-            Role::CacheV => (&group.entry, 1),
-            Role::Entry(i) => (&group.entry, i),
-            Role::State(i) => (&group.state, i),
-            _ => return None,
-        };
-        let before = if let Role::State(_) = self { group.entry.len() } else { 0 };
-        list.get(i).map(|part| (before + i, *part))
     }
 }
 
@@ -225,21 +167,10 @@ pub struct Contract {
     pub shapes: BTreeMap<String, Vec<String>>,
 }
 
-/// The amount of work of one launch; a grid is a function of it and of the constants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Rows of a row-wise or store kernel.
-    pub rows: usize,
-    /// Query tiles of an attention kernel.
-    pub tiles: usize,
-    /// Positions up to which keys are attended to: at least one more than any query row's position.
-    pub length: usize,
-}
-
 impl Contract {
-    /// The shape of a specialisation's promise: that of the contract, but [`Shape::Attend`] where [`WINDOWED`] is 1.
-    pub fn shape_of(&self, spec: &Spec) -> Shape {
-        match (self.shape, spec.constants.get(WINDOWED)) {
+    /// The shape of the promise with these constants: that of the contract, but [`Shape::Attend`] where [`WINDOWED`] is 1.
+    pub fn shape_of(&self, constants: &Constants) -> Shape {
+        match (self.shape, constants.get(WINDOWED)) {
             (Shape::AttendPart, Some(Const::Int(1))) => Shape::Attend,
             (shape, _) => shape,
         }
@@ -261,8 +192,8 @@ struct Written {
 
 /// Reads the contract above kernel `kernel` in its Python source. `parameters` are the names of the signature's
 /// parameters except its constants, in order.
-pub(crate) fn parse(kernel: &str, source: &str, parameters: &[String]) -> Result<Contract, KernelError> {
-    let bad = |why: String| KernelError::Contract { kernel: kernel.to_string(), why };
+pub fn parse(kernel: &str, source: &str, parameters: &[String]) -> Result<Contract, ContractError> {
+    let bad = |why: String| ContractError::Contract { kernel: kernel.to_string(), why };
     let mut written: Written = read(source).map_err(bad)?;
     if written.grid.is_empty() || written.grid.len() > 3 {
         return Err(bad("a grid has one to three axes".into()));
@@ -350,67 +281,22 @@ impl Param {
         self.elem.unwrap_or(act)
     }
 
-    /// Parses `weight 2 f32`; None if the text is no role.
+    /// Parses `weight 2 f32`; None if the text is no role, or if the role does not leave its element type open.
     pub fn parse(name: &str, text: &str) -> Option<Param> {
-        parse_param(name, text)
+        let (text, elem) = match text.rsplit_once(' ').map(|(role, last)| (role, dtype::named(last))) {
+            Some((role, elem @ Some(_))) => (role, elem),
+            _ => (text, None),
+        };
+        let role = Role::parse(text)?;
+        let elem = role.elem(elem)?;
+        Some(Param { name: name.to_string(), role, elem })
     }
-}
-
-fn parse_param(name: &str, text: &str) -> Option<Param> {
-    let (text, elem) = match text.rsplit_once(' ').map(|(role, last)| (role, dtype::named(last))) {
-        Some((role, elem @ Some(_))) => (role, elem),
-        _ => (text, None),
-    };
-    let role = match text.split_once(' ') {
-        Some((role, index)) => {
-            let index = index.trim().parse().ok()?;
-            match role {
-                "in" => Role::In(index),
-                "out" => Role::Out(index),
-                "weight" => Role::Weight(index),
-                "scratch" => Role::Scratch(index),
-                "entry" => Role::Entry(index),
-                "state" => Role::State(index),
-                _ => return None,
-            }
-        }
-        None => match text {
-            "rows" => Role::Rows,
-            "tokens" => Role::Tokens,
-            "positions" => Role::Positions,
-            "row_index" => Role::RowIndex,
-            "slots" => Role::Slots,
-            "page_table" => Role::PageTable,
-            "tile_table" => Role::TileTable,
-            "tile_row" => Role::TileRow,
-            "tile_rows" => Role::TileRows,
-            "tile_pos" => Role::TilePos,
-            "cache_k" => Role::CacheK,
-            "cache_v" => Role::CacheV,
-            _ => return None,
-        },
-    };
-    let by_role = match role {
-        Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::CacheK | Role::CacheV => None,
-        Role::Scratch(_) | Role::Entry(_) | Role::State(_) => Some(Dtype::F32),
-        _ => Some(Dtype::I32),
-    };
-    // Metadata is i32 and the caches hold what activations are.
-    let own = match role {
-        Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Scratch(_) => true,
-        // A layer with a state keeps FP32.
-        Role::Entry(_) | Role::State(_) => elem == Some(Dtype::F32),
-        _ => false,
-    };
-    if elem.is_some() && !own {
-        return None;
-    }
-    Some(Param { name: name.to_string(), role, elem: elem.or(by_role) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::{Extent, Grid};
 
     fn contract(params: &str) -> Result<Contract, String> {
         let source = format!(
@@ -423,12 +309,10 @@ mod tests {
     #[test]
     fn a_contract_gives_roles_types_and_the_grid() {
         let contract = contract("# x = \"in 0\"\n# norm_w = \"weight 2 f32\"").unwrap();
-        let spec = Spec { kernel: "k".into(), act: Dtype::Bf16, constants: [("BM".into(), Const::Int(4))].into() };
+        let constants = [("BM".into(), Const::Int(4))].into();
         assert_eq!((contract.params[1].role, contract.params[1].elem), (Role::Weight(2), Some(Dtype::F32)));
-        assert_eq!(
-            crate::Grid::written(&contract, &spec).unwrap().at(Extent { rows: 9, tiles: 0, length: 0 }),
-            Ok([3, 1, 1])
-        );
+        let extent = Extent { rows: 9, tiles: 0, length: 0 };
+        assert_eq!(Grid::written(&contract, &constants).unwrap().at(extent), Ok([3, 1, 1]));
     }
 
     #[test]

@@ -1,10 +1,21 @@
 //! How many programs a launch has, as a function of a step's work.
 //!
-//! A device launches the grid that is proved. Read next: [`crate::admitted`].
+//! A device launches the grid that is proved. Read next: `kernels/src/admitted.rs`.
 
-use crate::contract::{Contract, Extent};
-use crate::error::KernelError;
-use crate::spec::{Const, Spec};
+use crate::contract::Contract;
+use crate::error::ContractError;
+use crate::value::{Const, Constants};
+
+/// The amount of work of one launch; a grid is a function of it and of the constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Rows of a row-wise or store kernel.
+    pub rows: usize,
+    /// Query tiles of an attention kernel.
+    pub tiles: usize,
+    /// Positions up to which keys are attended to: at least one more than any query row's position.
+    pub length: usize,
+}
 
 /// The number of programs on one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +61,17 @@ impl Programs {
 pub struct Grid(pub Vec<Programs>);
 
 impl Grid {
-    /// A contract's grid for a specialisation, as its text says. Production devices launch the proved grid instead, which
+    /// A contract's grid for these constants, as its text says. Production devices launch the proved grid instead, which
     /// admission takes from the proof. Error: an expression has no value.
-    pub fn written(contract: &Contract, spec: &Spec) -> Result<Grid, KernelError> {
-        contract.grid.iter().map(|text| programs(text, spec)).collect::<Result<_, _>>().map(Grid)
+    pub fn written(contract: &Contract, constants: &Constants) -> Result<Grid, ContractError> {
+        contract.grid.iter().map(|text| programs(text, constants)).collect::<Result<_, _>>().map(Grid)
     }
 
     /// How many programs a launch has on each axis. Error: no integer counts them.
-    pub fn at(&self, extent: Extent) -> Result<[usize; 3], KernelError> {
+    pub fn at(&self, extent: Extent) -> Result<[usize; 3], ContractError> {
         let mut grid = [1; 3];
         for (programs, axis) in grid.iter_mut().zip(&self.0) {
-            let many = || KernelError::Expression { text: format!("{axis:?}"), why: "too many programs".into() };
+            let many = || ContractError::Expression { text: format!("{axis:?}"), why: "too many programs".into() };
             *programs = axis.count(extent).ok_or_else(many)?;
         }
         Ok(grid)
@@ -68,19 +79,19 @@ impl Grid {
 }
 
 /// One axis.
-fn programs(text: &str, spec: &Spec) -> Result<Programs, KernelError> {
-    let lookup = |name: &str| match spec.constants.get(name) {
+fn programs(text: &str, constants: &Constants) -> Result<Programs, ContractError> {
+    let lookup = |name: &str| match constants.get(name) {
         Some(Const::Int(value)) => Some(*value),
         _ => None,
     };
     let number = |of: &str| {
         let value = crate::expr::eval(of, &lookup)?;
-        let negative = || KernelError::Expression { text: text.into(), why: format!("{value} programs") };
+        let negative = || ContractError::Expression { text: text.into(), why: format!("{value} programs") };
         usize::try_from(value).map_err(|_| negative())
     };
     let inside = |what: &str| text.trim().strip_prefix(what)?.strip_suffix(')');
     if let Some((of, times)) = text.rsplit_once('*') {
-        match programs(of.trim(), spec) {
+        match programs(of.trim(), constants) {
             Ok(Programs::Rows { over, times: 1 }) => return Ok(Programs::Rows { over, times: number(times)? }),
             Ok(Programs::Tiles { times: 1 }) => return Ok(Programs::Tiles { times: number(times)? }),
             _ => {}
