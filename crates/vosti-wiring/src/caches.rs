@@ -13,7 +13,8 @@ use vosti_tile::Scalar;
 
 /// Pages with a state that a pool has at least, if it has so many pages.
 pub const STATES_MIN: usize = 8;
-/// Pages with a state that a sequence takes: that of its rows, the one before, and the next one.
+/// Pages with a state for each sequence of many: the two that it keeps between steps, and the next one, which a step that crosses a
+/// page's end takes before it gives up the first (`vosti_engine::capacity` counts two: with no third, a step ends at the page's end).
 const STATES_OF_A_SEQUENCE: usize = 3;
 
 /// Element type and elements of a page of each part of a group, in the order of their numbers.
