@@ -7,7 +7,7 @@ mod common;
 
 use common::some_of_each;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use vosti_tile::interp::{self, Buffer, Options};
 use vosti_tile::{Binary, OpKind, Unary};
 
@@ -67,9 +67,14 @@ fn record(launch: &mut common::Launch, folder: &Path) {
 fn interpreter_equals_numpy_on_every_kernel() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(python);
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/numpy/eval.py"));
-    for spec in some_of_each(3) {
+    // Evaluators take most of the time, so each processor has one.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut evaluators: Vec<_> = (0..processors).map(|_| Command::new(&python)).collect();
+    for evaluator in &mut evaluators {
+        evaluator.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/numpy/eval.py"));
+        evaluator.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    for (i, spec) in some_of_each(3).into_iter().enumerate() {
         // A few programs of each row of the grid, first and last rows of the batch included.
         let loops = vosti_kernels::contract(&spec.kernel).unwrap().shape.recurs();
         // A loop over rows takes long to evaluate.
@@ -82,11 +87,14 @@ fn interpreter_equals_numpy_on_every_kernel() {
         }
         let case = folder.path().join(spec.to_string());
         record(&mut launch, &case);
-        command.arg(case);
+        evaluators[i % processors].arg(case);
     }
-    let output = command.output().unwrap();
-    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "the evaluator found a difference");
+    let running: Vec<_> = evaluators.iter_mut().map(|evaluator| evaluator.spawn().unwrap()).collect();
+    let outputs: Vec<_> = running.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    for output in outputs {
+        println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "the evaluator found a difference");
+    }
 }
 
 #[test]
