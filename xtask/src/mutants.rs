@@ -96,6 +96,9 @@ fn patches() -> Result<[Vec<Patch>; 2]> {
     let mut patches = [vec![], vec![]];
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
+        if path.extension().is_none_or(|end| end != "patch") {
+            continue;
+        }
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let kind = usize::from(path.file_name().is_some_and(|name| name == NEUTRAL));
         patches[kind].extend(versions(&text).with_context(|| path.display().to_string())?);
