@@ -104,10 +104,12 @@ fn main() -> ExitCode {
     })
 }
 
-/// A command of `xtask-kernels`.
+/// A command of `xtask-kernels`, which says itself what is wrong.
 fn kernels<S: AsRef<OsStr>>(command: &str, arguments: &[S]) -> anyhow::Result<()> {
     let mut cargo = Command::new(env!("CARGO"));
-    run_command(cargo.args(["run", "--quiet", "--package", "xtask-kernels", "--", command]).args(arguments))
+    cargo.args(["run", "--quiet", "--package", "xtask-kernels", "--", command]).args(arguments);
+    let status = cargo.current_dir(root()).status()?;
+    if status.success() { Ok(()) } else { std::process::exit(status.code().unwrap_or(2)) }
 }
 
 fn execute(names: &[String]) -> anyhow::Result<()> {

@@ -8,8 +8,7 @@ use crate::problem::{Problem, ProblemError, Statement};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
-use vosti_contract::Dtype;
-use vosti_contract::contract;
+use vosti_contract::{Dtype, contract};
 
 /// The function of a file that `filetests/make.py` lowers.
 const FUNCTION: &str = "kernel";
