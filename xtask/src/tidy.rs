@@ -225,8 +225,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
         &["vosti-contract", "vosti-core", "vosti-cuda", "vosti-kernels", "vosti-model", "vosti-tile", "vosti-verify"],
     ),
     ("crates/vosti-engine", &["vosti-core"]),
-    ("crates/vosti-progress", &[]),
-    ("crates/vosti-determinism", &["vosti-core", "vosti-engine", "vosti-progress"]),
+    ("crates/vosti-check", &["vosti-core", "vosti-engine"]),
     ("crates/vosti-server", &["vosti-core", "vosti-model", "vosti-engine"]),
 ];
 

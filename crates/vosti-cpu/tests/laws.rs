@@ -1,11 +1,11 @@
-//! The device laws of `vosti_engine::laws` on this device.
+//! The device laws of `vosti_check::laws` on this device.
 
 mod programs;
 
 use programs::{OVERFLOWING, Random, VOCAB, attending, rowwise};
+use vosti_check::laws::{self, Bench, Subject, Verdict};
 use vosti_core::Program;
 use vosti_cpu::{Config, CpuDevice};
-use vosti_engine::laws::{self, Bench, Subject, Verdict};
 use vosti_kernels::{Admitted, Binding, Spec};
 
 fn subject() -> Subject<CpuDevice> {
@@ -37,7 +37,7 @@ fn with_texts(edited: &[(&Spec, String)]) -> Subject<CpuDevice> {
     }
 }
 
-vosti_engine::device_laws!(subject);
+vosti_check::device_laws!(subject);
 
 type Law = fn(&Subject<CpuDevice>) -> Verdict;
 

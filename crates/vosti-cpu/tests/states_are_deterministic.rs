@@ -7,11 +7,11 @@ mod programs;
 
 use programs::{Random, VOCAB, attending};
 use std::ops::Range;
+use vosti_check::{CheckError, Facts, Profile, Setup, Subject, SuiteOptions, SuiteReport};
 use vosti_core::{PAGE, Program};
 use vosti_cpu::{Config, CpuDevice};
-use vosti_determinism::{CheckError, Facts, Profile, Setup, Subject, SuiteOptions, SuiteReport};
+use vosti_engine::progress::NoProgress;
 use vosti_kernels::{Admitted, Binding};
-use vosti_progress::NoProgress;
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 struct Hybrid {
@@ -45,7 +45,7 @@ impl Hybrid {
     fn check(&self, profile: Profile, only: &[&str]) -> SuiteReport {
         let only = only.iter().map(|name| name.to_string()).collect();
         let options = SuiteOptions { profile, prompt_max: None, only, seed: 5 };
-        vosti_determinism::run(self, &options, &NoProgress).unwrap()
+        vosti_check::run(self, &options, &NoProgress).unwrap()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The device laws of `vosti_engine::laws` on this device, over a stand-in that executes TTIR. They test the device's own
+//! The device laws of `vosti_check::laws` on this device, over a stand-in that executes TTIR. They test the device's own
 //! part (buffers, metadata, recordings, failures), and nothing of a GPU's arithmetic.
 
 mod common;
@@ -8,9 +8,9 @@ mod programs;
 use common::{Flaw, StandIn, TARGET, image};
 use programs::{OVERFLOWING, Random, VOCAB, attending, rowwise};
 use std::collections::BTreeMap;
+use vosti_check::laws::{self, Bench, Subject};
 use vosti_core::Program;
 use vosti_cuda::{Config, CudaDevice};
-use vosti_engine::laws::{self, Bench, Subject};
 use vosti_kernels::{Admitted, Binding};
 
 fn subject() -> Subject<CudaDevice<StandIn>> {
@@ -41,7 +41,7 @@ fn with_flaw(flaw: Flaw) -> Subject<CudaDevice<StandIn>> {
     }
 }
 
-vosti_engine::device_laws!(subject);
+vosti_check::device_laws!(subject);
 
 #[test]
 fn a_device_whose_bits_depend_on_the_batch_breaks_a_law() {

@@ -3,8 +3,9 @@
 //! `cargo run --release -p vosti-engine --example overhead` prints microseconds per decode step by number of requests.
 
 use std::time::{Duration, Instant};
+use vosti_check::symbolic;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_engine::{Engine, Policy, Request, Sampling, symbolic};
+use vosti_engine::{Engine, Policy, Request, Sampling};
 
 /// A device that computes nothing.
 struct NoDevice {

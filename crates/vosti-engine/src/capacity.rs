@@ -34,7 +34,7 @@ fn window_pages(window: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbolic::program;
+    use vosti_check::symbolic::program;
 
     #[test]
     fn pages_for_a_length_hold_it_and_one_page_less_does_not() {

@@ -47,7 +47,7 @@ pub struct Status {
 /// Serves requests on one device. Single-threaded: `handle::EngineHandle` puts it on a thread.
 ///
 /// ```
-/// # use vosti_engine::symbolic::{SymbolicDevice, program};
+/// # use vosti_check::symbolic::{SymbolicDevice, program};
 /// # use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling};
 /// # fn main() -> Result<(), EngineError> {
 /// let program = program(&[None], &[0], 24, 1_000);

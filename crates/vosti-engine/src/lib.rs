@@ -6,7 +6,7 @@
 //!
 //! Read `engine.rs` first: `plan -> launch -> commit`. Then `schedule.rs` (who runs, with which pages), `prefix.rs` (which
 //! blocks are cached and evicted), `sampler.rs` (logits to token). `handle.rs` puts an engine on its own thread for servers.
-//! `symbolic.rs` is a device without a model: every logits row is a hash of its history.
+//! `progress.rs` is how long work says how far it is.
 
 pub mod capacity;
 pub mod counters;
@@ -14,14 +14,13 @@ mod device;
 pub mod drafts;
 pub mod engine;
 pub mod error;
-pub mod faulty;
 pub mod handle;
-pub mod laws;
 pub mod logprobs;
 pub mod math;
 pub mod numbers;
 pub mod policy;
 mod prefix;
+pub mod progress;
 pub mod random;
 pub mod request;
 pub mod routing;
@@ -29,7 +28,6 @@ pub mod sampler;
 pub mod sampling;
 mod schedule;
 mod sequence;
-pub mod symbolic;
 pub mod text;
 
 pub use counters::Counters;

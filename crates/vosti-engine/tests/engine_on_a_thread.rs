@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::channel;
+use vosti_check::symbolic::{SymbolicDevice, answer, program};
 use vosti_core::{Program, Token};
 use vosti_engine::handle::EngineHandle;
-use vosti_engine::symbolic::{SymbolicDevice, answer, program};
 use vosti_engine::{Engine, EngineError, Event, FinishReason, Policy, Request, Sampling};
 
 const WEIGHTS: u64 = 5;

@@ -1,8 +1,8 @@
 //! The guarantees to a user of the engine, claim by claim, on the symbolic device.
 
 use std::collections::BTreeMap;
+use vosti_check::symbolic::{SymbolicDevice, answer, program};
 use vosti_core::{Device, DeviceError, Dtype, PAGE, PartDecl, Program, StepPlan, Token};
-use vosti_engine::symbolic::{SymbolicDevice, answer, program};
 use vosti_engine::{
     Counters, Engine, EngineError, Event, FinishReason, Policy, Request, RequestId, Sampling, SamplingParams,
     Speculation, Usage,

@@ -25,9 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::pool::{self, Demand, Origin};
 use vosti_engine::numbers;
+use vosti_engine::progress::Progress;
 use vosti_engine::{EngineHandle, Policy, Speculation, Token};
 use vosti_model::{Arithmetic, ChatOptions, Date, Replacement};
-use vosti_progress::Progress;
 
 /// Shows nothing, and ends the work when Python has a signal.
 struct Quiet;

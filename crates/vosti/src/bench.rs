@@ -13,11 +13,11 @@ use crate::device::{self, AnyDevice};
 use serde::Serialize;
 use std::fmt;
 use std::time::{Duration, Instant};
+use vosti_check::prompts;
 use vosti_core::PAGE;
 use vosti_cpu::Ceilings;
-use vosti_determinism::prompts;
+use vosti_engine::progress::Progress;
 use vosti_engine::{Engine, EngineError, Event, Policy, Request, Sampling, SamplingError, SamplingParams, StepReport};
-use vosti_progress::Progress;
 
 /// One measurement: a prefill, or a decode of a batch.
 #[derive(Clone, Copy, Debug, Serialize)]

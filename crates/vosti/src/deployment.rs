@@ -28,10 +28,10 @@ use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
 use vosti_cuda::driver::About;
 use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
+use vosti_engine::progress::Progress;
 use vosti_engine::{Defaults, Engine, EngineError, Given, Numbers, Policy, Routing, SamplingError};
 use vosti_kernels::{Admitted, CPU, Part};
 use vosti_model::{Arithmetic, ModelError, ModelPlan, Recipe, Replacement, Target, Text, Weight};
-use vosti_progress::Progress;
 use vosti_tile::Scalar;
 use vosti_wiring::pool_bytes;
 

@@ -10,9 +10,9 @@ use crate::device::AnyDevice;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::rc::Rc;
+use vosti_check::laws::{Bench, Broken, Law, Subject, all};
 use vosti_core::{Device, Op, PAGE, Program, Uses};
-use vosti_engine::laws::{Bench, Broken, Law, Subject, all};
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// Rows of the largest step: every height of row tiles, and a ragged end.
 const ROWS_MAX: usize = 200;

@@ -127,7 +127,7 @@ mod tests {
 
     /// Two groups, a page of each with `bytes` bytes in all.
     fn program(bytes: u32, context: u32) -> Program {
-        let mut program = vosti_engine::symbolic::program(&[None, Some(70)], &[0, 1], 24, context);
+        let mut program = vosti_check::symbolic::program(&[None, Some(70)], &[0, 1], 24, context);
         let part = PartDecl { heads: 1, width: bytes / 256, dtype: Dtype::Bf16 };
         program.groups.iter_mut().for_each(|group| group.entry = vec![part]);
         program

@@ -18,8 +18,8 @@ use vosti_cpu::plan::compile;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cuda::host::HostMemory;
 use vosti_cuda::probe::{Hooks, Launched, ProbeOptions, Probed};
+use vosti_engine::progress::Progress;
 use vosti_kernels::{Admitted, Spec};
-use vosti_progress::Progress;
 use vosti_tile::numerics::FloatMode;
 
 /// Rows of a launch: several tiles of every kernel and a ragged end.

@@ -5,9 +5,9 @@
 use crate::model_source::ModelSource;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use vosti_engine::progress::Progress;
 use vosti_kernels::{Format, Part};
 use vosti_model::{ModelPlan, Recipe};
-use vosti_progress::Progress;
 use vosti_wiring::{Quantised, TensorData, Uniform, WeightError, Weights};
 
 /// The weights as a device asks for them, and the progress that counts them.

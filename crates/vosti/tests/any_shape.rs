@@ -153,7 +153,8 @@ fn logits_equal_those_of_an_evaluator_in_numpy_bit_for_bit() {
     for shape in chosen {
         let folder = tempfile::tempdir().unwrap();
         shape.write(folder.path());
-        let (options, quiet) = (DeployOptions { context: Some(256), ..Default::default() }, vosti_progress::NoProgress);
+        let (options, quiet) =
+            (DeployOptions { context: Some(256), ..Default::default() }, vosti_engine::progress::NoProgress);
         let deployment = Deployment::load("random", folder.path(), &options, &quiet).unwrap();
         // Small heads have short splits: this prompt reaches the second.
         let prompt = if shape.head <= 16 { 70 } else { 6 };

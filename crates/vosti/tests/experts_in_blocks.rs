@@ -48,7 +48,7 @@ fn golden(name: &str) -> (Vec<u32>, Vec<f32>) {
 fn logits(path: &Path, arithmetic: Arithmetic, tokens: &[u32], chunk: usize) -> (Vec<String>, Vec<f32>) {
     let options =
         DeployOptions { context: Some(256), arithmetic: Some(arithmetic), threads: Some(2), ..Default::default() };
-    let deployment = Deployment::load("tiny", path, &options, &vosti_progress::NoProgress).unwrap();
+    let deployment = Deployment::load("tiny", path, &options, &vosti_engine::progress::NoProgress).unwrap();
     let plan = deployment.plan().clone();
     let specs = vosti_model::plan::specs(&plan).into_iter().map(|spec| spec.kernel);
     let kernels = specs.filter(|kernel| kernel.starts_with("expert")).collect();

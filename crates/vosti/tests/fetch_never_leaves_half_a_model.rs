@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use vosti::catalogue::{Hub, Model};
 use vosti::fetch::FetchError;
 use vosti::fetch::hub::{self, Endpoint};
-use vosti_progress::{NoProgress, Progress};
+use vosti_engine::progress::{NoProgress, Progress};
 
 const BYTES: usize = 300_000;
 

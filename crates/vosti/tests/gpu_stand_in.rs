@@ -17,12 +17,12 @@ use vosti::device::{Gpu, On, OpenGpu};
 use vosti::model_source::ModelSource;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::{Manifest, Model};
+use vosti_check::{Subject, prompts};
 use vosti_core::Device as _;
 use vosti_cuda::DriverError;
-use vosti_determinism::{Subject, prompts};
+use vosti_engine::progress::{NoProgress, Progress};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_model::Target;
-use vosti_progress::{NoProgress, Progress};
 use vosti_verify::certificate::verifier;
 
 /// A configuration alone, and its bundle.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vosti::bench::{self, BenchError, BenchOptions, Case, Draw};
 use vosti::deployment::{DeployError, DeployOptions, Deployment};
-use vosti_progress::{NoProgress, Progress};
+use vosti_engine::progress::{NoProgress, Progress};
 
 fn vosti() -> Command {
     Command::new(env!("CARGO_BIN_EXE_vosti"))

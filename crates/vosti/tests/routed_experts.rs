@@ -12,7 +12,7 @@ type Experts = Vec<Vec<Vec<i32>>>;
 fn deployment(name: &str) -> Deployment {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/tiny").join(name).join("config.json");
     let options = DeployOptions { context: Some(256), threads: Some(2), ..Default::default() };
-    Deployment::load(name, &config, &options, &vosti_progress::NoProgress).unwrap()
+    Deployment::load(name, &config, &options, &vosti_engine::progress::NoProgress).unwrap()
 }
 
 fn asks(prompt: &[u32], tokens: usize) -> Request {

@@ -1,7 +1,7 @@
 //! The assumptions: the contracts of a device and of a sampler. No other file assumes anything.
 //!
 //! Each clause has an English sentence, and names the kernel contract that discharges it and the law that checks it on real
-//! devices (`vosti-engine/src/laws.rs`, run by each device's `tests/laws.rs`). The functions of weights and deployment are
+//! devices (`vosti-check/src/laws.rs`, run by each device's `tests/laws.rs`). The functions of weights and deployment are
 //! associated spec functions indexed by `w()`, so no global axiom says that two devices agree. `proof/symbolic.rs` shows that
 //! the contracts can be met.
 

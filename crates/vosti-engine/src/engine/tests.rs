@@ -1,8 +1,8 @@
 //! Faults that only a test inside the module can cause.
 
 use super::*;
-use crate::symbolic::{SymbolicDevice, program};
 use crate::{Request, Sampling};
+use vosti_check::symbolic::{SymbolicDevice, program};
 
 #[test]
 fn a_livelock_is_an_error_and_not_a_hang() {

@@ -7,11 +7,11 @@ mod broken_sampler;
 use broken::{Break, BrokenDevice};
 use broken_sampler::{BrokenSampler, Flaw};
 use std::collections::BTreeSet;
+use vosti_check::faulty::{Fault, FaultyDevice};
+use vosti_check::laws::{self, Bench, Subject, Verdict};
+use vosti_check::symbolic::{self, SymbolicDevice};
 use vosti_core::{BufferDecl, DeviceError, Dtype, Op, Program, Reads, RowSet, Sampler, StepPlan, Token};
-use vosti_engine::faulty::{Fault, FaultyDevice};
-use vosti_engine::laws::{self, Bench, Subject, Verdict};
 use vosti_engine::sampler::{SamplerState, TokenSampler};
-use vosti_engine::symbolic::{self, SymbolicDevice};
 use vosti_engine::{Sampling, SamplingParams, math};
 
 const VOCAB: u32 = 60;
@@ -59,7 +59,7 @@ fn healthy() -> Subject<Watched> {
     broken(None)
 }
 
-vosti_engine::device_laws!(healthy);
+vosti_check::device_laws!(healthy);
 
 type Law = fn(&Subject<Watched>) -> Verdict;
 

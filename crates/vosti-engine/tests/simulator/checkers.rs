@@ -2,9 +2,9 @@
 
 use crate::world::{SimEngine, Violation, violated};
 use std::collections::{HashMap, HashSet};
+use vosti_check::faulty::Failure;
+use vosti_check::symbolic::Reference;
 use vosti_core::{BlockId, PAGE, Parent};
-use vosti_engine::faulty::Failure;
-use vosti_engine::symbolic::Reference;
 use vosti_engine::{EngineError, Request, RequestId, Sampling, StepReport};
 
 const NO_PAGE: i32 = -1;

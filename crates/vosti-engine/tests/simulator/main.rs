@@ -14,7 +14,7 @@ mod world;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::ops::Range;
 use std::process::ExitCode;
-use vosti_engine::faulty::Fault;
+use vosti_check::faulty::Fault;
 use world::{Outcome, Violation, simulate};
 
 /// Seeds that every run of the tests tries.

@@ -2,8 +2,8 @@
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use vosti_check::symbolic;
 use vosti_core::{Program, Token};
-use vosti_engine::symbolic;
 use vosti_engine::{Drafter, Order, Policy, Request, Sampling, SamplingParams, Speculation};
 
 /// Seeded random numbers.

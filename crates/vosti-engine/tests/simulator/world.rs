@@ -3,9 +3,9 @@
 use crate::checkers;
 use crate::scenario::{self, Random, Successors};
 use std::collections::{BTreeMap, HashMap};
+use vosti_check::faulty::{FailingDevice, Failure, Fault, FaultyDevice, Trigger};
+use vosti_check::symbolic::{Answer, Reference, SymbolicDevice, answer};
 use vosti_core::{Device, Program};
-use vosti_engine::faulty::{FailingDevice, Failure, Fault, FaultyDevice, Trigger};
-use vosti_engine::symbolic::{Answer, Reference, SymbolicDevice, answer};
 use vosti_engine::{Counters, Engine, Event, FinishReason, Policy, Request, RequestId, Routing};
 
 pub type SimDevice = FailingDevice<FaultyDevice<SymbolicDevice>>;

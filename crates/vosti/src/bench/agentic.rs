@@ -5,10 +5,10 @@ use super::BenchError;
 use crate::deployment::{Deployment, DeviceConfig};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use vosti_check::prompts;
 use vosti_core::PAGE;
-use vosti_determinism::prompts;
+use vosti_engine::progress::Progress;
 use vosti_engine::{Event, Request, RequestId, Sampling, Token};
-use vosti_progress::Progress;
 
 /// The sizes of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use super::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::{Mutex, MutexGuard};
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// The unit of a bar.
 #[derive(Clone, Copy)]

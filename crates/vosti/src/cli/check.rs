@@ -8,8 +8,8 @@ use crate::deployment::DeploymentSubject;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
-use vosti_determinism::endpoint::{self, EndpointOptions};
-use vosti_determinism::{self as suite, Profile, Subject, SuiteOptions, faults, html};
+use vosti_check::endpoint::{self, EndpointOptions};
+use vosti_check::{self as suite, Profile, Subject, SuiteOptions, faults, html};
 
 pub fn run(arguments: &Check, program: Option<PathBuf>) -> Result<Outcome> {
     // Before the work, which may take hours: a file that cannot be written is reported at once.

@@ -32,7 +32,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use vosti_determinism::CheckError;
+use vosti_check::CheckError;
 
 /// How a subcommand ended that met no error.
 pub enum Outcome {

@@ -15,9 +15,9 @@ use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cuda::toolchain::REQUIREMENT;
 use vosti_cuda::{Arch, Artifact, Executed, Image, Toolchain};
+use vosti_engine::progress::Progress;
 use vosti_kernels::{Admitted, CPU};
 use vosti_model::{ModelPlan, Target};
-use vosti_progress::Progress;
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());

@@ -8,7 +8,7 @@ use crate::deployment::{Deployment, DeploymentSubject};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;
 use std::path::Path;
-use vosti_determinism::{CheckError, Subject, replay};
+use vosti_check::{CheckError, Subject, replay};
 use vosti_engine::{Request, Token};
 use vosti_model::Tokenizer;
 use vosti_server::grammar::Grammars;

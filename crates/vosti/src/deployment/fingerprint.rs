@@ -4,8 +4,8 @@
 //! of a few tokens are hashed too, so a machine that computes differently is another deployment.
 
 use super::{DeployError, Deployment, DeviceConfig};
+use vosti_check::prompts;
 use vosti_core::PAGE;
-use vosti_determinism::prompts;
 use vosti_engine::{Event, Policy, Request, Sampling};
 use vosti_kernels::ttir_hash;
 

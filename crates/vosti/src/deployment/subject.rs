@@ -4,10 +4,10 @@ use super::{Deployment, DeviceConfig};
 use crate::device::AnyDevice;
 use std::path::PathBuf;
 use std::process::Command;
+use vosti_check::{CheckError, Facts, Setup, Subject};
 use vosti_core::{PAGE, Program};
 use vosti_cpu::Storage;
 use vosti_cpu::isa::Isa;
-use vosti_determinism::{CheckError, Facts, Setup, Subject};
 
 impl Deployment {
     /// The facts that the determinism suite needs: name, fingerprint, vocabulary, special tokens, context, narrowest window.

@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// A hub's address, and the user's token for it.
 #[derive(Clone, Debug)]

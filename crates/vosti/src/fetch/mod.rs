@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use vosti_progress::{NoProgress, Progress};
+use vosti_engine::progress::{NoProgress, Progress};
 
 /// Why a model could not be fetched.
 #[derive(Debug, Error)]

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// Puts the model's verified bytes at `whole`, using `staging` for wheels.
 pub fn fetch(model: &Model, staging: &Path, whole: &Path, progress: &dyn Progress) -> Result<(), FetchError> {

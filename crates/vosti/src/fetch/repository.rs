@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// The quantisation that is taken if a repository has several and the name says none; llama.cpp takes the same one.
 const QUANT_DEFAULT: &str = "Q4_K_M";

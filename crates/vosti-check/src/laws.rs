@@ -9,13 +9,13 @@
 mod session;
 mod stores;
 
-use crate::FloatDevice;
-use crate::math::{first_largest, top};
 use session::{Row, Session, alone, dirty, refused, text};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use stores::*;
 use vosti_core::{Device, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
+use vosti_engine::FloatDevice;
+use vosti_engine::math::{first_largest, top};
 
 /// How a device breaks a law.
 #[derive(Debug, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use super::session::{Session, alone, dirty, refused, text};
 use super::{Subject, Verdict};
-use crate::FloatDevice;
 use vosti_core::Select;
+use vosti_engine::FloatDevice;
 
 /// StoreKv, the step's slots: what a step stored is what later steps read.
 pub fn stored_rows_are_found_again<D: FloatDevice>(subject: &Subject<D>) -> Verdict {

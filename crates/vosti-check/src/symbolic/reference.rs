@@ -1,9 +1,9 @@
 //! The values that the symbolic device must compute, from a token history alone: no batch, no pages, no schedule.
 
 use super::{Functions, before, visible};
-use crate::sampler::{SamplerState, TokenSampler};
-use crate::{FinishReason, Request};
 use vosti_core::{Op, Program, Sampler, Token};
+use vosti_engine::sampler::{SamplerState, TokenSampler};
+use vosti_engine::{FinishReason, Request};
 
 /// The canonical values of one history, position by position.
 #[derive(Clone)]

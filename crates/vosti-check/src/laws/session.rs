@@ -1,7 +1,6 @@
 //! Requests on a device under test, alone or together, and the rows of logits that they get. Read `laws.rs` first.
 
 use super::{Bench, Broken, Subject, Verdict, broken};
-use crate::FloatDevice;
 use crate::symbolic::mix;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,6 +8,7 @@ use std::rc::Rc;
 use vosti_core::{
     Core, CoreError, Device, DeviceError, PAGE, Program, Reads, RequestId, Sampler, Select, StepPlan, Token,
 };
+use vosti_engine::FloatDevice;
 
 /// A row of logits, bit by bit.
 pub(super) type Row = Vec<u32>;
@@ -24,7 +24,7 @@ impl<D: FloatDevice> Device for Lent<'_, D> {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    crate::forward_device!(device in [Self { device, .. }]: limits, clear, rows);
+    vosti_engine::forward_device!(device in [Self { device, .. }]: limits, clear, rows);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         match self.refuses.take() {

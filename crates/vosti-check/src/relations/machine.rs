@@ -90,7 +90,7 @@ mod tests {
     use crate::toy::{Toy, ToyDevice};
     use crate::{Facts, Profile, SuiteOptions};
     use vosti_core::Program;
-    use vosti_progress::NoProgress;
+    use vosti_engine::progress::NoProgress;
 
     /// A toy that has a thread count to compare, and perhaps another process.
     struct Threaded {

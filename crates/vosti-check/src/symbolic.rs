@@ -8,8 +8,8 @@
 
 mod reference;
 
-use crate::math::{first_largest, top};
 pub use reference::{Answer, Reference, answer};
+use vosti_engine::math::{first_largest, top};
 
 use vosti_core::{
     BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan, Token,

@@ -17,8 +17,8 @@ use super::{CheckError, Facts, Pair, Profile, Relation, Setup, Subject, SuiteOpt
 use std::cell::OnceCell;
 use std::time::Instant;
 use vosti_core::PAGE;
+use vosti_engine::progress::Progress;
 use vosti_engine::{Policy, Request, Sampling};
-use vosti_progress::Progress;
 
 /// The relations' names, in the order of the report.
 pub const NAMES: [&str; 11] = [

@@ -1,4 +1,4 @@
-//! The determinism suite: does every logits vector of a request stay the same, bit for bit, whatever else the engine does?
+//! A room for checks. First of all the determinism suite: does every logits vector of a request stay the same, bit for bit, whatever else the engine does?
 //!
 //! A *pair* is two complete logits vectors of one token history that two different runs of the engine gave. It passes only if
 //! all bits are equal **and** the evidence is there: the logits are finite and varied, and the relation's event (the batch,
@@ -7,12 +7,17 @@
 //! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either of them
 //! broken on purpose ([`faults`]). It knows no model, device or deployment. Beside the suite, one request can be [run
 //! again](replay), and servers can be measured [from outside](endpoint). Read [`profile`] for the cases, then `relations/`.
+//!
+//! [`laws`] checks each contract of the core's seam on any device. [`symbolic`] is a device whose values are hashes of the history, and
+//! [`faulty`] breaks any device.
 
 pub mod endpoint;
 mod error;
 pub mod evidence;
 pub mod faults;
+pub mod faulty;
 pub mod html;
+pub mod laws;
 pub mod profile;
 pub mod prompts;
 mod relations;
@@ -20,6 +25,7 @@ pub mod replay;
 pub mod report;
 mod runner;
 pub mod subject;
+pub mod symbolic;
 pub mod toy;
 
 pub use error::CheckError;
@@ -27,7 +33,7 @@ pub use profile::Profile;
 pub use report::{Pair, Relation, SuiteReport};
 pub use subject::{Facts, Setup, Subject};
 
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// The options of a run.
 #[derive(Clone, Debug)]

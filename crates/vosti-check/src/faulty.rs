@@ -3,11 +3,11 @@
 //! Real engines have had each of these faults. No serving path can reach this module: only tests and `--self-test` build a
 //! faulty device. Faults inside a kernel (masks, windows, NaN lanes) belong in the device; the faults here fit every device.
 
-use crate::{FloatDevice, math};
 use std::collections::HashMap;
 use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
 use vosti_core::{Device, DeviceError, Program, RequestId, StepPlan, Token};
+use vosti_engine::{FloatDevice, math};
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +183,7 @@ impl<D: FloatDevice> Device for FaultyDevice<D> {
     type Logits = [f32];
     type Top = [(Token, f32)];
 
-    crate::forward_device!(device in [Self { inner: device, .. }]: limits, clear);
+    vosti_engine::forward_device!(device in [Self { inner: device, .. }]: limits, clear);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         self.steps += 1;
@@ -266,7 +266,7 @@ impl<D: Device> Device for FailingDevice<D> {
     type Logits = D::Logits;
     type Top = D::Top;
 
-    crate::forward_device!(device in [Self { inner: device, .. }]: limits, clear, rows);
+    vosti_engine::forward_device!(device in [Self { inner: device, .. }]: limits, clear, rows);
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         let error = |intact| Err(DeviceError { message: "told to fail; try again".into(), intact });

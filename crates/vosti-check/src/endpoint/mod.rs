@@ -13,7 +13,7 @@ pub use report::{Course, EndpointReport};
 
 use crate::CheckError;
 use client::Client;
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// The server, and the requests that it gets.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@
 
 use crate::{CheckError, Facts, Setup, Subject, prompts};
 use vosti_core::PAGE;
+use vosti_engine::progress::Progress;
 use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, RequestId, Token};
-use vosti_progress::Progress;
 
 /// Runs `request` and calls `note` with each token of its choice number `choice` and the row of logits that it was chosen from.
 /// Returns the largest number of other sequences in a step; 0 without load.
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::toy::Toy;
     use vosti_engine::Sampling;
-    use vosti_progress::NoProgress;
+    use vosti_engine::progress::NoProgress;
 
     #[test]
     fn a_request_beside_others_gives_the_rows_that_it_gives_alone() {

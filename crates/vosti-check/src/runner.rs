@@ -3,8 +3,8 @@
 use super::evidence::Row;
 use super::{CheckError, Setup, Subject};
 use std::collections::BTreeMap;
+use vosti_engine::progress::Progress;
 use vosti_engine::{Counters, Engine, EngineError, Event, FinishReason, Request, RequestId, StepReport, Token, Usage};
-use vosti_progress::Progress;
 
 /// The results of one choice of one request.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use vosti_progress::Progress;
+use vosti_engine::progress::Progress;
 
 /// A question: a prompt, greedily or with a seed.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use vosti_progress::NoProgress;
+use vosti_engine::progress::NoProgress;
 
 /// What a server answers to (prompt, requests in flight, requests so far); a log-probability that is NaN is left out.
 type Say = fn(&str, usize, usize) -> (String, f64);

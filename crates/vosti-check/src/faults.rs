@@ -1,15 +1,15 @@
 //! `vosti check --self-test`: the engine broken on purpose, one fault at a time. The suite must notice each one.
 //!
 //! A suite that has never failed shows nothing. Each fault is a mistake that a real engine has made or could make. The faults
-//! of [`Fault`] are inside a device, so they break the toy device; those of `vosti_engine::faulty` wrap a device, so they
+//! of [`Fault`] are inside a device, so they break the toy device; those of `crate::faulty` wrap a device, so they
 //! break the model's own.
 
 use super::{CheckError, Facts, Profile, Setup, Subject, SuiteOptions, SuiteReport, toy::Toy};
+use crate::faulty::{self, FaultyDevice};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use vosti_core::Program;
-use vosti_engine::faulty::{self, FaultyDevice};
-use vosti_progress::{CancelOnly, Progress};
+use vosti_engine::progress::{CancelOnly, Progress};
 
 /// A mistake inside a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +238,7 @@ impl<S: Subject> Subject for Broken<'_, S> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-    use vosti_progress::NoProgress;
+    use vosti_engine::progress::NoProgress;
 
     /// Cancels from the n-th call of `cancelled` on, and records the number of finished faults.
     struct Impatient(AtomicU64, AtomicU64);
