@@ -48,6 +48,14 @@ const MAMBA: mamba::Keys = mamba::Keys {
     conv_bias: "use_conv_bias",
 };
 
+/// Names that transformers still reads instead of these. No published file has them.
+const OLD_NAMES: [(&str, &str); 4] = [
+    ("mamba_n_groups", "n_groups"),
+    ("mamba_d_conv", "conv_kernel"),
+    ("mamba_conv_bias", "use_conv_bias"),
+    ("mamba_dt_limit", "time_step_limit"),
+];
+
 /// The part of a layer.
 #[derive(Clone, Copy)]
 enum Part {
@@ -91,6 +99,9 @@ fn refuse<T>(feature: impl Into<String>) -> Result<T> {
 }
 
 fn from_config(fields: &Fields) -> Result<Decoder> {
+    if let Some((old, new)) = OLD_NAMES.iter().find(|(old, _)| fields.get(old).is_some()) {
+        return Err(fields.bad(old, format!("is an old name of `{new}`")));
+    }
     refuse_bias(fields, FAMILY.name)?;
     refuse_flag(fields, FAMILY.name, "mamba_proj_bias")?;
     expect_activation(fields, FAMILY.name, "mlp_hidden_act", &["relu2"])?;
