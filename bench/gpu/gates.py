@@ -30,6 +30,17 @@ def gate_rows(l):
     return {"out": (value, 8 * F32 * np.abs(value))}
 
 
+def relu_squared(l):
+    """Squares of positive numbers."""
+    value = np.maximum(l.inputs("x", l.int("N")), 0) ** 2
+    return {"out": (value, 2 * F32 * value)}
+
+
+def spread(l):
+    """Rows, each as often as it has experts."""
+    return {"out": (np.tile(l.inputs("x", l.int("N")), (1, l.int("TOPK"))), 0)}
+
+
 def norm_gated(l):
     """Heads normed, times a weight and the SiLU of a gate, in the gates' order: the first heads of all key heads first."""
     keys, group, d = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D"))

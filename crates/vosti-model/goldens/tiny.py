@@ -28,6 +28,10 @@ PLAIN = dict(SHARED, num_hidden_layers=3, num_attention_heads=4, num_key_value_h
 ROPE = dict(rope_theta=10000.0)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)
 LONG = dict(type="longrope", short_factor=[1.0 + 0.1 * i for i in range(6)], long_factor=[1.5 + 0.7 * i for i in range(6)])
+# transformers bounds steps by `time_step_min` from below, which is for initial weights; others do not.
+NEMOTRON = dict({k: v for k, v in SHARED.items() if k != "rms_norm_eps"}, model_type="nemotron_h", num_attention_heads=4,
+                num_key_value_heads=2, head_dim=32, mamba_num_heads=6, mamba_head_dim=16, ssm_state_size=32, n_groups=2, conv_kernel=4,
+                expand=2, layer_norm_epsilon=1e-6, mlp_hidden_act="relu2", time_step_min=1e-30, tie_word_embeddings=False)
 WINDOWED = ["sliding_attention", "sliding_attention", "full_attention"]
 
 CONFIGS = {
@@ -96,6 +100,10 @@ CONFIGS = {
                      use_qk_norm=True, partial_rotary_factor=0.5),
     "mamba2": dict(SHARED, model_type="mamba2", num_hidden_layers=3, num_heads=8, head_dim=16, state_size=32, n_groups=2, expand=2,
                    conv_kernel=4, layer_norm_epsilon=1e-6, tie_word_embeddings=False),
+    "nemotron-h": dict(NEMOTRON, hybrid_override_pattern="M-*M-", num_hidden_layers=5, intermediate_size=96),
+    "nemotron3": dict(NEMOTRON, hybrid_override_pattern="ME*ME", num_hidden_layers=5, n_routed_experts=10, num_experts_per_tok=2,
+                      moe_intermediate_size=32, moe_shared_expert_intermediate_size=64, n_shared_experts=1, norm_topk_prob=True,
+                      routed_scaling_factor=2.5, n_group=1, topk_group=1),
     "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
     "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -127,7 +135,7 @@ CONFIGS = {
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936,
          "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
-         "mamba2": 11, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
+         "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
          "gemma4-shared": 1005}
 
 
@@ -185,6 +193,12 @@ def published(state, model_type):
     """The tensors as published checkpoints have them: transformers keeps all experts of a layer in two tensors."""
     out = {}
     for name, tensor in state.items():
+        if model_type == "nemotron_h":
+            name = name.replace("model.", "backbone.", 1)
+            layer, _, part = name.partition(".experts.")
+            parts = [(f"{layer}.experts.{i}.{part}.weight", own) for i, own in enumerate(tensor)] if part else [(name, tensor)]
+            out |= {own: rows.contiguous() for own, rows in parts}
+            continue
         layer, _, part = name.partition("mlp.experts.") if "mlp.experts." in name else name.partition("block_sparse_moe.experts.")
         if not part or model_type.startswith(("qwen3_5", "gpt_oss")):
             out[name.replace(*ROUTER.get(model_type, ("", "")))] = tensor

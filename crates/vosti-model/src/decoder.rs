@@ -14,6 +14,15 @@ pub enum Activation {
     /// gpt-oss's unit of experts, whose router and matrices have biases: `g sigmoid(1.702 g) (u + 1)`, where the gate g is at most 7
     /// and u is within 7 of zero.
     Clamped,
+    /// No gate: `max(u, 0)^2`.
+    ReluSquared,
+}
+
+impl Activation {
+    /// Whether units have a gate.
+    pub fn gated(self) -> bool {
+        self != Activation::ReluSquared
+    }
 }
 
 /// How rotary frequencies differ from `theta^(-2i/d)`.
@@ -128,7 +137,7 @@ pub enum QkNorm {
 }
 
 /// One layer: a mixer, which may read other rows, then in most families a perceptron, which reads its own row alone. Each reads the
-/// residual stream and adds its output to it.
+/// residual stream and adds its output to it. A layer has one of them or both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// The first part.
@@ -156,6 +165,8 @@ pub enum Mixer {
     DeltaRule(DeltaRule),
     /// A Mamba 2 layer: a state over time.
     Mamba(Mamba),
+    /// No such part.
+    None,
 }
 
 /// The part of a layer that reads one row.
@@ -264,12 +275,12 @@ pub struct Mamba {
     pub taps: u32,
 }
 
-/// A gated perceptron: `down(activation(gate(x)) * up(x))`.
+/// A perceptron: `down(activation(gate(x)) * up(x))`, or `down(activation(up(x)))` if its activation has no gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gated {
     /// Columns of gate and up.
     pub width: u32,
-    /// The function of the gate.
+    /// The function of the gate, or of the units.
     pub activation: Activation,
     /// Whether the files have one tensor for gate and up.
     pub fused: bool,
@@ -284,7 +295,7 @@ pub struct Experts {
     pub chosen: u32,
     /// Columns of gate and up of an expert.
     pub width: u32,
-    /// The function of the gates.
+    /// The function of the gates, or of the units.
     pub activation: Activation,
     /// The function of the router's logits whose values are shares.
     pub score: Score,
@@ -368,18 +379,22 @@ pub enum Naming {
     SharedExpert,
     /// Hugging Face names of Mamba 2.
     Mamba2,
+    /// Hugging Face names of Nemotron H, whose layers have one part each.
+    NemotronH,
     /// llama.cpp's names.
     Gguf,
     /// llama.cpp's names of LFM2, whose final norm is called the embedding's.
     GgufLfm2,
     /// llama.cpp's names of GLM, gpt-oss, Qwen 3.5 and Qwen 3 Next, where the norm of a perceptron's input is called the one behind attention.
     GgufPostAttention,
+    /// llama.cpp's names of Nemotron H: each layer's norm is called attention's.
+    GgufNemotronH,
 }
 
 impl Naming {
     /// Whether the names are llama.cpp's.
     pub fn is_gguf(self) -> bool {
-        matches!(self, Naming::Gguf | Naming::GgufLfm2 | Naming::GgufPostAttention)
+        matches!(self, Naming::Gguf | Naming::GgufLfm2 | Naming::GgufPostAttention | Naming::GgufNemotronH)
     }
 }
 
@@ -419,7 +434,7 @@ impl Decoder {
     pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
         self.layers.iter().filter_map(|layer| match &layer.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) => None,
+            Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) | Mixer::None => None,
         })
     }
 
@@ -427,7 +442,7 @@ impl Decoder {
     pub fn attentions_mut(&mut self) -> impl Iterator<Item = &mut Attention> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) => None,
+            Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) | Mixer::None => None,
         })
     }
 

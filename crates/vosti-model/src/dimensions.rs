@@ -37,6 +37,10 @@ fn whole(d: &Decoder) -> Option<Wrong> {
         .or_else(|| outside("hidden_size", d.hidden, 1, 1 << 16))
         .or_else(|| outside("max_position_embeddings", d.context, 1, 1 << 22))
         .or_else(|| outside("num_hidden_layers", d.layers.len().try_into().unwrap_or(u32::MAX), 1, 1024))
+        .or_else(|| {
+            let why = "names no layer with attention or a state".to_string();
+            d.layers.iter().all(|layer| layer.mixer == Mixer::None).then_some(("layers_block_type", why))
+        })
         .or_else(|| (!eps).then(|| ("rms_norm_eps", format!("is {}, not between 0 and 1", d.eps))))
         .or_else(|| not_positive("embedding_multiplier", d.embed_scale))
         .or_else(|| not_positive("logits_scaling", d.logits_divisor.into()))
@@ -55,6 +59,7 @@ fn layer(i: usize, layer: &Layer, hidden: u32, head_max: u32) -> Option<Wrong> {
         Mixer::ShortConv(conv) => short_conv(hidden, *conv),
         Mixer::DeltaRule(rule) => delta_rule(i, rule),
         Mixer::Mamba(mamba) => self::mamba(i, mamba),
+        Mixer::None => None,
     };
     let gated = |gated: &Gated| outside("intermediate_size", gated.width, 1, 1 << 18);
     let mlp = || match &layer.mlp {
@@ -115,10 +120,10 @@ fn delta_rule(i: usize, rule: &DeltaRule) -> Option<Wrong> {
 fn mamba(i: usize, mamba: &Mamba) -> Option<Wrong> {
     let Mamba { groups, members, state, head_dim, taps } = *mamba;
     let why = format!("is {state} with heads of {head_dim} in layer {i}, and there are kernels for {MAMBAS:?}");
-    let size = (!MAMBAS.contains(&(state, head_dim))).then_some(("mamba_d_state or state_size", why));
+    let size = (!MAMBAS.contains(&(state, head_dim))).then_some(("mamba_d_state, state_size or ssm_state_size", why));
     size.or_else(|| outside("mamba_n_groups or n_groups", groups, 1, 1024))
-        .or_else(|| outside("mamba_n_heads over mamba_n_groups, or num_heads over n_groups", members, 1, 1024))
-        .or_else(|| outside("mamba_n_heads or num_heads", groups * members, 1, 1024))
+        .or_else(|| outside("heads over groups of Mamba 2", members, 1, 1024))
+        .or_else(|| outside("mamba_n_heads, num_heads or mamba_num_heads", groups * members, 1, 1024))
         .or_else(|| {
             let why = format!("is {taps}, and there are kernels for {RULE_TAPS} inputs of a channel");
             (taps != RULE_TAPS).then_some(("mamba_d_conv or conv_kernel", why))

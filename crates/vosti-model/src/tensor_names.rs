@@ -105,7 +105,17 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
             Slot::AttentionNorm => format!("layers.{layer}.norm.weight"),
             _ => hugging_face(slot, layer, post_norms).replace(".mamba.", ".mixer."),
         },
+        Naming::NemotronH => match slot {
+            Slot::Embed => "embeddings.weight".into(),
+            Slot::FinalNorm => "norm_f.weight".into(),
+            Slot::AttentionNorm | Slot::MlpNorm => format!("layers.{layer}.norm.weight"),
+            _ => of_one_part(&hugging_face(slot, layer, post_norms)),
+        },
         Naming::Gguf => gguf(slot, layer),
+        Naming::GgufNemotronH => match slot {
+            Slot::MlpNorm => gguf(Slot::AttentionNorm, layer),
+            _ => gguf(slot, layer),
+        },
         Naming::GgufPostAttention => match slot {
             Slot::MlpNorm => format!("blk.{layer}.post_attention_norm.weight"),
             Slot::DeltaBias => format!("blk.{layer}.ssm_dt.bias"),
@@ -117,6 +127,11 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
             _ => gguf(slot, layer),
         },
     }
+}
+
+/// The name in a layer whose only part is called its mixer, whatever it is.
+fn of_one_part(name: &str) -> String {
+    [".mamba.", ".self_attn.", ".mlp."].iter().fold(name.to_string(), |name, part| name.replacen(part, ".mixer.", 1))
 }
 
 fn lfm2(slot: Slot, layer: usize) -> String {
@@ -170,6 +185,9 @@ pub(crate) fn expert_name(
     use ExpertSlot::{
         Bias, Down, DownBias, Factor, Gate, GateBias, GateUp, GateUpBias, Router, RouterBias, RouterNorm, Up, UpBias,
     };
+    if naming == Naming::NemotronH {
+        return of_one_part(&expert_name(Naming::HuggingFace, tensors, slot, layer, expert));
+    }
     if naming.is_gguf() {
         let part = match slot {
             Router => "ffn_gate_inp.weight",

@@ -132,6 +132,8 @@ impl<'a> Evaluator<'a> {
                 let rows = x.chunks(int(launch, "N")).zip(y.unwrap());
                 rows.flat_map(|(row, g)| row.iter().map(move |v| v / (1.0 + (-g).exp()))).collect()
             }
+            "relu_squared" => x.iter().map(|v| v.max(0.0) * v.max(0.0)).collect(),
+            "spread" => x.chunks(int(launch, "N")).flat_map(|row| row.repeat(int(launch, "TOPK"))).collect(),
             "norm_qk" => self.norm_qk(launch, x),
             "linear_logits" => {
                 let cap = float(launch, "CAP");
@@ -523,6 +525,16 @@ fn a_granite4_with_mamba_layers_computes_transformers_logits() {
 #[test]
 fn a_granite4_with_mamba_layers_and_experts_computes_transformers_logits() {
     check("granite4-moe");
+}
+
+#[test]
+fn a_nemotron_h_of_single_parts_computes_transformers_logits() {
+    check("nemotron-h");
+}
+
+#[test]
+fn a_nemotron3_with_experts_without_gates_computes_transformers_logits() {
+    check("nemotron3");
 }
 
 #[test]

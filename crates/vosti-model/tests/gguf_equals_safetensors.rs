@@ -22,14 +22,19 @@ fn assert_close(name: &str, a: Tensor, b: Tensor) {
     assert_eq!(far, None, "{name}");
 }
 
-/// A tiny model's GGUF file of this configuration, and the equal plans of the file and of the configuration.
-fn both(name: &str, config: &Value) -> (TensorFiles, ModelPlan, ModelPlan) {
+/// A tiny model's GGUF file of this configuration. `test` is unlike that of any other file of the model.
+fn stored(name: &str, test: &str, config: &Value) -> TensorFiles {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
-    let layers = config["layer_types"][0].as_str().unwrap_or_default();
-    let path = std::env::temp_dir().join(format!("vosti-{name}-{layers}-{}.gguf", std::process::id()));
+    let path = std::env::temp_dir().join(format!("vosti-{name}-{test}-{}.gguf", std::process::id()));
     std::fs::write(&path, gguf::write(&folder, config, false)).unwrap();
     let stored = TensorFiles::open_gguf(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
+    stored
+}
+
+/// A tiny model's GGUF file of this configuration, and the equal plans of the file and of the configuration.
+fn both(name: &str, config: &Value) -> (TensorFiles, ModelPlan, ModelPlan) {
+    let stored = stored(name, config["layer_types"][0].as_str().unwrap_or_default(), config);
     let target = Target::named("cpu").with_act(Dtype::F32);
     let theirs = plan(&families::from_gguf(stored.metadata().unwrap()).unwrap(), &target, None).unwrap();
     let ours = plan(&families::from_config("config.json", config).unwrap(), &target, None).unwrap();
@@ -136,6 +141,16 @@ fn a_granite4_with_mamba_layers_reads_the_same_from_both() {
 }
 
 #[test]
+fn a_nemotron_h_reads_the_same_from_both() {
+    check("nemotron-h");
+}
+
+#[test]
+fn a_nemotron3_with_experts_reads_the_same_from_both() {
+    check("nemotron3");
+}
+
+#[test]
 fn a_mamba2_reads_the_same_from_both() {
     check("mamba2");
 }
@@ -194,4 +209,17 @@ fn a_granite4_with_experts_and_attention_alone_has_the_same_plan_from_both() {
     config["layer_types"] = ["attention"; 3].into();
     config["position_embedding_type"] = "rope".into();
     both("granite4-moe", &config);
+}
+
+#[test]
+fn a_nemotron3_that_no_kernel_serves_is_refused_from_a_file_too() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/nemotron3/config.json");
+    let config: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    for (key, value, says) in [("n_group", 2, "groups of experts"), ("moe_latent_size", 32, "(moe_latent_size)")] {
+        let mut config = config.clone();
+        config[key] = value.into();
+        let stored = stored("nemotron3", key, &config);
+        let error = families::from_gguf(stored.metadata().unwrap()).unwrap_err().to_string();
+        assert!(error.contains(says) && !error.contains('\n'), "{key}: {error}");
+    }
 }

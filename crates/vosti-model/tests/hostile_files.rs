@@ -261,6 +261,22 @@ fn a_delta_rule_with_other_heads_is_refused_with_its_tensor() {
     misfit("qwen3-next", ("hidden_size", 96), &gate);
 }
 
+#[test]
+fn layers_of_one_part_with_other_numbers_are_refused_with_their_tensor() {
+    let experts = [
+        ("layers.1.router", "mixer.gate.weight` has shape [10, 64], the configuration says [12, 64]"),
+        ("layers.4.experts.gate_up", "mixer.experts.10.up_proj.weight` is missing"),
+    ];
+    misfit("nemotron3", ("n_routed_experts", 12), &experts);
+    let heads = [
+        ("layers.0.mamba_z", "mixer.in_proj.weight` has shape [326, 64], the configuration says [392, 64]"),
+        ("layers.3.mamba_norm", "mixer.norm.weight` has shape [96], the configuration says [128]"),
+    ];
+    misfit("nemotron3", ("mamba_num_heads", 8), &heads);
+    let units = [("layers.1.gate_up", "mixer.up_proj.weight` has shape [96, 64], the configuration says [128, 64]")];
+    misfit("nemotron-h", ("intermediate_size", 128), &units);
+}
+
 /// Seeded random numbers.
 struct Chance(SplitMix64);
 

@@ -90,6 +90,13 @@ fn factors_out_of_range_are_refused_by_their_field() {
         ("mamba2", "conv_kernel", json!(3)),
         ("mamba2", "num_hidden_layers", json!(0)),
         ("mamba2", "state_size", json!(48)),
+        ("nemotron-h", "mamba_num_heads", json!(2048)),
+        ("nemotron-h", "mamba_head_dim", json!(-1)),
+        ("nemotron-h", "n_groups", json!(4)),
+        ("nemotron-h", "conv_kernel", json!(3)),
+        ("nemotron-h", "ssm_state_size", json!(48)),
+        ("nemotron-h", "layers_block_type", json!([])),
+        ("nemotron-h", "layers_block_type", json!(["mlp", "mlp"])),
         ("lfm2", "layer_types", json!(["conv", "full_attention", "linear_attention"])),
         ("lfm2", "layer_types", json!(["conv"])),
         ("lfm2", "conv_L_cache", json!(5)),
@@ -115,6 +122,18 @@ fn a_scaling_that_depends_on_a_requests_length_is_refused_with_the_reason() {
     assert!(error.contains("`rope_type` is `spiral`; supported are default"), "{error}");
 }
 
+/// Nemotron Nano 2 has heads of 80, Nemotron H 47B keys of 256.
+#[test]
+fn a_state_of_other_sizes_is_refused_with_those_that_have_kernels() {
+    for (key, value, says) in [
+        ("mamba_head_dim", 80, "is 32 with heads of 80 in layer 0, and there are kernels for [("),
+        ("ssm_state_size", 256, "`mamba_d_state, state_size or ssm_state_size` is 256 with heads of 16 in layer 0"),
+    ] {
+        let error = refusal("nemotron-h", key, json!(value));
+        assert!(error.contains(says) && !error.contains('\n'), "{key}: {error}");
+    }
+}
+
 #[test]
 fn a_feature_that_no_kernel_has_is_named_by_its_field() {
     for (name, key, value) in [
@@ -134,6 +153,13 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("mamba2", "use_conv_bias", json!(false)),
         ("mamba2", "time_step_limit", json!([0.0, 0.1])),
         ("mamba2", "hidden_act", json!("gelu")),
+        ("nemotron-h", "use_bias", json!(true)),
+        ("nemotron-h", "mlp_bias", json!(true)),
+        ("nemotron-h", "mamba_proj_bias", json!(true)),
+        ("nemotron-h", "mlp_hidden_act", json!("silu")),
+        ("nemotron-h", "time_step_limit", json!([0.0, 0.1])),
+        ("nemotron3", "moe_latent_size", json!(32)),
+        ("nemotron3", "n_group", json!(2)),
         ("granite4", "position_embedding_type", json!("alibi")),
     ] {
         let error = refusal(name, key, value);
@@ -246,6 +272,11 @@ fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
         ("qwen3-next", "decoder_sparse_step", json!(0), "`decoder_sparse_step` is 0"),
         ("qwen3-next", "linear_num_value_heads", json!(5), "is 5, not a multiple of 2 key heads"),
         ("qwen3_5-moe", "moe_intermediate_size", Value::Null, "is missing"),
+        ("nemotron3", "n_routed_experts", json!(1), "is 2, more than the 1 experts of a layer"),
+        ("nemotron3", "num_experts_per_tok", json!(5), "is 5, and there are kernels for"),
+        ("nemotron3", "mamba_n_groups", json!(1), "is an old name of `n_groups`"),
+        ("nemotron3", "mamba_dt_limit", json!([0.0, 0.1]), "is an old name of `time_step_limit`"),
+        ("nemotron3", "hybrid_override_pattern", json!("ME?"), "a layer of the kind `?`"),
         ("granite4-moe", "shared_intermediate_size", json!(0), "not between 1 and 262144"),
         ("granite4-moe", "num_experts_per_tok", json!(9), "is 9, and there are kernels for"),
     ] {

@@ -37,6 +37,27 @@ fn rows_are_multiplied_by_the_sigmoids_of_their_gates() {
 }
 
 #[test]
+fn units_without_a_gate_are_squares_of_positive_numbers() {
+    for spec in small("relu_squared") {
+        let mut l = launch(&spec, BATCH, 45);
+        let y: Vec<f64> = wide(&l, Role::In(0)).iter().map(|v| v.max(0.0) * v.max(0.0)).collect();
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+#[test]
+fn rows_are_copied_for_each_of_their_experts() {
+    for spec in small("spread") {
+        let mut l = launch(&spec, BATCH, 46);
+        let x = wide(&l, Role::In(0));
+        let y: Vec<f64> = x.chunks(int(&spec, "N")).flat_map(|row| row.repeat(int(&spec, "TOPK"))).collect();
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}
+
+#[test]
 fn heads_are_normed_and_multiplied_by_the_silus_of_their_gates_in_the_gates_order() {
     for spec in small("norm_gated") {
         let mut l = launch(&spec, BATCH, 42);

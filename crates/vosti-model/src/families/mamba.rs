@@ -19,8 +19,24 @@ pub(super) struct Keys {
     pub conv_bias: &'static str,
 }
 
-/// Reads a `config.json`.
+/// Reads a `config.json` whose heads are even parts of all values.
 pub(super) fn read_config(fields: &Fields, family: &'static str, keys: &Keys) -> Result<Mamba> {
+    let heads = fields.u32_or(keys.heads.0, keys.heads.1)?;
+    let inner = fields.u32("hidden_size")?.saturating_mul(fields.u32_or(keys.expand.0, keys.expand.1)?);
+    let size = even(inner, heads)
+        .ok_or_else(|| fields.bad(keys.heads.0, format!("is {heads}, not a divisor of {inner} values")))?;
+    let given = match fields.str_opt(keys.size) {
+        Ok(Some("auto")) => None,
+        _ => fields.u32_opt(keys.size)?,
+    };
+    if given.is_some_and(|given| given != size) {
+        return Err(fields.bad(keys.size, format!("is not {size}, a part of {inner} values for each of {heads} heads")));
+    }
+    read_sized(fields, family, keys, size)
+}
+
+/// Reads a `config.json` with heads of this size.
+pub(super) fn read_sized(fields: &Fields, family: &'static str, keys: &Keys, head_dim: u32) -> Result<Mamba> {
     let refuse = |feature: String| Err(ModelError::Feature { family, feature });
     let number = |(key, default)| fields.u32_or(key, default);
     refuse_flag(fields, family, keys.bias)?;
@@ -32,21 +48,11 @@ pub(super) fn read_config(fields: &Fields, family: &'static str, keys: &Keys) ->
         return refuse("a time_step_limit other than [0, Infinity]".into());
     }
     let (heads, groups) = (number(keys.heads)?, number(keys.groups)?);
-    let inner = fields.u32("hidden_size")?.saturating_mul(number(keys.expand)?);
-    let size = even(inner, heads)
-        .ok_or_else(|| fields.bad(keys.heads.0, format!("is {heads}, not a divisor of {inner} values")))?;
-    let given = match fields.str_opt(keys.size) {
-        Ok(Some("auto")) => None,
-        _ => fields.u32_opt(keys.size)?,
-    };
-    if given.is_some_and(|given| given != size) {
-        return Err(fields.bad(keys.size, format!("is not {size}, a part of {inner} values for each of {heads} heads")));
-    }
     Ok(Mamba {
         groups,
         members: even(heads, groups).ok_or_else(|| fields.bad(keys.groups.0, uneven(groups, heads)))?,
         state: number(keys.state)?,
-        head_dim: size,
+        head_dim,
         taps: number(keys.taps)?,
     })
 }

@@ -17,6 +17,7 @@ mod llama;
 mod mamba;
 mod mamba2;
 mod mistral;
+mod nemotron_h;
 mod olmo;
 mod phi3;
 mod qwen2;
@@ -55,7 +56,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 23] = [
+pub static FAMILIES: [Family; 25] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -79,6 +80,8 @@ pub static FAMILIES: [Family; 23] = [
     lfm2::FAMILY,
     ernie4_5::FAMILY,
     mamba2::FAMILY,
+    nemotron_h::FAMILY,
+    nemotron_h::MIXTURE,
 ];
 
 /// The family with this `model_type`.

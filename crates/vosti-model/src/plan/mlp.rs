@@ -24,16 +24,17 @@ const SHARED: Perceptron =
     Perceptron { name: "shared.", gate: Slot::SharedGate, up: Slot::SharedUp, down: Slot::SharedDown };
 
 impl Builder<'_> {
-    /// The matrix of a gated linear unit: gate, then up.
+    /// The first matrix of a perceptron: gate, then up, or up alone.
     pub(super) fn gate_up_factor(&mut self, index: usize, gated: &Gated, of: &Perceptron) -> Factor {
         let parts = match gated.fused {
+            _ if !gated.activation.gated() => vec![self.rows(of.up, index, gated.width)],
             true => vec![self.rows(Slot::GateUp, index, 2 * gated.width)],
             false => [of.gate, of.up].map(|slot| self.rows(slot, index, gated.width)).to_vec(),
         };
         self.factor(&format!("layers.{index}.{}gate_up", of.name), parts, self.decoder.hidden)
     }
 
-    /// Emits the gated linear unit of `gate_up`. `input` is normed.
+    /// Emits the units of `gate_up`. `input` is normed.
     pub(super) fn gated(
         &mut self,
         index: usize,
@@ -42,11 +43,19 @@ impl Builder<'_> {
         of: &Perceptron,
     ) -> Result<Output> {
         let hidden = self.decoder.hidden;
-        let ins = self.factors((input, hidden), &gate_up)?;
-        let act = [("ACT", activation(gated.activation))];
-        let k = self.bind_product("linear_glu", (&gate_up, hidden, gated.width), &act, vec![])?;
-        let buffer = self.scratch_as(gated.width, gate_up.reads(self.target.act), &ins);
-        self.push_rowwise(k, ins, vec![buffer]);
+        let buffer = match activation(gated.activation) {
+            Some(act) => {
+                let ins = self.factors((input, hidden), &gate_up)?;
+                let k = self.bind_product("linear_glu", (&gate_up, hidden, gated.width), &[("ACT", act)], vec![])?;
+                let buffer = self.scratch_as(gated.width, gate_up.reads(self.target.act), &ins);
+                self.push_rowwise(k, ins, vec![buffer]);
+                buffer
+            }
+            None => {
+                let up = self.plain_units((input, hidden), &gate_up, gated.width)?;
+                self.relu_squared((up, gated.width), &[input])?
+            }
+        };
 
         let down = vec![self.rows(of.down, index, hidden)];
         let projection = self.factor(&format!("layers.{index}.{}down", of.name), down, gated.width);
@@ -70,6 +79,28 @@ impl Builder<'_> {
         Ok(output)
     }
 
+    /// Emits the product with a matrix of units without a gate, in the type in which `linear_glu` would give them.
+    fn plain_units(&mut self, (input, columns): (u32, u32), up: &Factor, width: u32) -> Result<u32> {
+        let dtype = up.reads(self.target.act);
+        if dtype == self.target.act {
+            return self.linear((input, columns), up, width);
+        }
+        let ins = self.factors((input, columns), up)?;
+        let k = self.bind_product("linear_logits", (up, columns, width), &vosti_kernels::capped(0.0, 1.0), vec![])?;
+        let out = self.scratch_as(width, dtype, &ins);
+        self.push_rowwise(k, ins, vec![out]);
+        Ok(out)
+    }
+
+    /// Emits `max(x, 0)^2`, in a buffer that is none of `kept`.
+    fn relu_squared(&mut self, (x, width): (u32, u32), kept: &[u32]) -> Result<u32> {
+        let dtype = self.dtype(x);
+        let k = self.bind_as("relu_squared", dtype, &[("N", int(width))], vec![])?;
+        let out = self.scratch_as(width, dtype, &[&[x][..], kept].concat());
+        self.push_rowwise(k, vec![x], vec![out]);
+        Ok(out)
+    }
+
     /// Emits the product of a row with the vector of the perceptron's gate, in FP32.
     fn row_gate(&mut self, index: usize, input: u32) -> Result<u32> {
         let hidden = self.decoder.hidden;
@@ -88,7 +119,7 @@ impl Builder<'_> {
         self.bind("linear_logits", &dims, vec![weight])
     }
 
-    /// The matrix of all experts' gated units.
+    /// The first matrix of all experts.
     pub(super) fn experts_factor(&mut self, index: usize, experts: &Experts) -> Factor {
         let parts = self.gates_and_ups(index, experts);
         self.factor(&format!("layers.{index}.experts.gate_up"), parts, self.decoder.hidden)
@@ -141,20 +172,47 @@ impl Builder<'_> {
     ) -> Result<u32> {
         let Experts { count, chosen, width, .. } = *experts;
         let (hidden, kept) = (self.decoder.hidden, [ids, shares, input]);
-        let (e, topk, act) = (("E", int(count)), ("TOPK", int(chosen)), ("ACT", activation(experts.activation)));
-        let ins = [self.factors_beside((input, hidden), &gate_up, &kept)?, vec![ids]].concat();
-        let bias = self.gate_up_bias(index, experts);
-        let k = self.bind_product("expert_glu", (&gate_up, hidden, width), &[e, topk, act], vec![bias])?;
-        let units = self.scratch_as(chosen * width, gate_up.reads(self.target.act), &[&ins[..], &kept].concat());
-        self.push_rowwise(k, ins, vec![units]);
+        let (e, topk) = (("E", int(count)), ("TOPK", int(chosen)));
+        let units = match activation(experts.activation) {
+            Some(act) => {
+                let ins = [self.factors_beside((input, hidden), &gate_up, &kept)?, vec![ids]].concat();
+                let (bias, dims) = (self.gate_up_bias(index, experts), [e, topk, ("ACT", act)]);
+                let k = self.bind_product("expert_glu", (&gate_up, hidden, width), &dims, vec![bias])?;
+                let others = [&ins[..], &kept].concat();
+                let units = self.scratch_as(chosen * width, gate_up.reads(self.target.act), &others);
+                self.push_rowwise(k, ins, vec![units]);
+                units
+            }
+            None => {
+                let dtype = self.dtype(input);
+                let spread = self.scratch_as(chosen * hidden, dtype, &kept);
+                let k = self.bind_as("spread", dtype, &[("N", int(hidden)), topk], vec![])?;
+                self.push_rowwise(k, vec![input], vec![spread]);
+                let ups = self.expert_product(experts, (spread, hidden), &gate_up, width, (ids, &kept))?;
+                self.relu_squared((ups, chosen * width), &kept)?
+            }
+        };
 
         let parts = self.downs(index, experts);
         let down = self.factor(&format!("layers.{index}.experts.down"), parts, width);
-        let ins = [self.factors_beside((units, chosen * width), &down, &kept)?, vec![ids]].concat();
-        let k = self.bind_product("expert_down", (&down, width, hidden), &[e, topk], vec![])?;
-        let outputs = self.scratch_as(chosen * hidden, down.reads(self.target.act), &[&ins[..], &kept].concat());
-        self.push_rowwise(k, ins, vec![outputs]);
-        Ok(outputs)
+        self.expert_product(experts, (units, width), &down, hidden, (ids, &kept))
+    }
+
+    /// Emits the product of each of a row's stretches of `k` numbers with the matrix of its expert. Buffers of `kept` stay as they are.
+    fn expert_product(
+        &mut self,
+        &Experts { count, chosen, .. }: &Experts,
+        (x, k): (u32, u32),
+        factor: &Factor,
+        n: u32,
+        (ids, kept): (u32, &[u32]),
+    ) -> Result<u32> {
+        let dims = [("E", int(count)), ("TOPK", int(chosen))];
+        let ins = [self.factors_beside((x, chosen * k), factor, kept)?, vec![ids]].concat();
+        let k = self.bind_product("expert_down", (factor, k, n), &dims, vec![])?;
+        let out = self.scratch_as(chosen * n, factor.reads(self.target.act), &[&ins[..], kept].concat());
+        self.push_rowwise(k, ins, vec![out]);
+        Ok(out)
     }
 
     /// The biases of each expert's gates, then of its ups; zeros that the kernel does not read if there are none.
@@ -224,9 +282,13 @@ impl Builder<'_> {
         Ok((ids, shares))
     }
 
-    /// Each expert's rows of gate, then of up.
+    /// Each expert's rows of gate, then of up; or of up alone.
     fn gates_and_ups(&self, index: usize, experts: &Experts) -> Vec<MatrixPart> {
         let (count, width) = (experts.count as usize, experts.width as usize);
+        if !experts.activation.gated() {
+            let up = |expert| self.expert_part(experts, ExpertSlot::Up, index, (expert, width));
+            return (0..count).map(up).collect();
+        }
         if experts.tensors.whole() {
             let tensor = self.expert_tensor(experts, ExpertSlot::GateUp, index, 0);
             let whole = MatrixPart::whole(tensor, 2 * count * width);
@@ -280,11 +342,12 @@ fn alternating(width: usize) -> Order {
     Order::Heads(HeadRows { size: 2 * width, stride: 2 * width, rotary: 2 * width, interleaved: true })
 }
 
-/// The value of the kernels' ACT.
-fn activation(activation: Activation) -> Const {
+/// The value of the kernels' ACT; none of units without a gate.
+fn activation(activation: Activation) -> Option<Const> {
     match activation {
-        Activation::Silu => int(0),
-        Activation::GeluTanh => int(1),
-        Activation::Clamped => int(2),
+        Activation::Silu => Some(int(0)),
+        Activation::GeluTanh => Some(int(1)),
+        Activation::Clamped => Some(int(2)),
+        Activation::ReluSquared => None,
     }
 }

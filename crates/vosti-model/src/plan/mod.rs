@@ -222,29 +222,32 @@ impl Builder<'_> {
     }
 
     /// Emits one layer: it reads `stream[0]`, writes its output there and uses `stream[1]` between its parts. No op after the
-    /// last layer's mixer reads another row, so from there on only the rows that feed logits are computed.
+    /// last mixer reads another row, so from there on only the rows that feed logits are computed.
     fn layer(&mut self, index: usize, stream: &mut [u32; STREAM]) -> Result<()> {
         let d = self.decoder;
         let layer = &d.layers[index];
-        let mut mixed = match &layer.mixer {
+        let mixed = match &layer.mixer {
             Mixer::Attention(attention) => {
                 let qkv = self.qkv_factor(index, attention);
                 let input = self.enter(index, &MIXER, stream[0], &qkv)?;
-                self.attention(index, attention, (input, qkv))?
+                Some(self.attention(index, attention, (input, qkv))?)
             }
             Mixer::ShortConv(conv) => {
                 let fused = self.conv_factor(index);
                 let input = self.enter(index, &MIXER, stream[0], &fused)?;
-                self.short_conv(index, *conv, (input, fused))?
+                Some(self.short_conv(index, *conv, (input, fused))?)
             }
-            Mixer::DeltaRule(rule) => self.delta_rule(index, rule, stream[0])?,
-            Mixer::Mamba(mamba) => self.mamba(index, mamba, stream[0])?,
+            Mixer::DeltaRule(rule) => Some(self.delta_rule(index, rule, stream[0])?),
+            Mixer::Mamba(mamba) => Some(self.mamba(index, mamba, stream[0])?),
+            Mixer::None => None,
         };
-        if index + 1 == d.layers.len() {
-            mixed.buffer = self.choose((mixed.buffer, mixed.width), stream)?;
+        if let Some(mut mixed) = mixed {
+            if d.layers[index + 1..].iter().all(|later| later.mixer == Mixer::None) {
+                mixed.buffer = self.choose((mixed.buffer, mixed.width), stream)?;
+            }
+            self.join(index, &MIXER, mixed, *stream, None)?;
+            stream.swap(0, 1);
         }
-        self.join(index, &MIXER, mixed, *stream, None)?;
-        stream.swap(0, 1);
         if matches!(&layer.mixer, Mixer::Attention(attention) if attention.output_bias) {
             self.output_bias(index, *stream)?;
             stream.swap(0, 1);

@@ -3,6 +3,8 @@
 
 #[path = "gguf_delta.rs"]
 mod delta;
+#[path = "gguf_mamba.rs"]
+mod mamba;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -115,6 +117,7 @@ fn architecture(config: &Value) -> &str {
         "qwen3_5_moe" => "qwen35moe",
         "qwen3_next" => "qwen3next",
         "gpt_oss" => "gpt-oss",
+        "nemotron_h" if config["n_routed_experts"].is_u64() => "nemotron_h_moe",
         same => same,
     }
 }
@@ -133,8 +136,10 @@ fn write_values(w: &mut Writer, config: &Value) {
     w.string("general.architecture", architecture);
     w.int(&key("embedding_length"), int("hidden_size"));
     w.int(&key("block_count"), int("num_hidden_layers"));
-    if kind == "mamba2" {
-        return write_mamba2_values(w, config);
+    match kind {
+        "mamba2" => return mamba::mamba2(w, config),
+        "nemotron_h" => return mamba::nemotron(w, config, &key),
+        _ => {}
     }
     w.int(&key("context_length"), int("max_position_embeddings"));
     w.int(&key("attention.head_count"), int("num_attention_heads"));
@@ -155,11 +160,8 @@ fn write_values(w: &mut Writer, config: &Value) {
             let width = if mixes(config) { "intermediate_size" } else { "shared_intermediate_size" };
             w.int(&key("feed_forward_length"), int(width));
             w.value(&key("rope.scaling.finetuned"), 7, &[0]);
-            w.int(&key("ssm.conv_kernel"), int("mamba_d_conv"));
-            w.int(&key("ssm.state_size"), int("mamba_d_state"));
-            w.int(&key("ssm.group_count"), int("mamba_n_groups"));
-            w.int(&key("ssm.time_step_rank"), int("mamba_n_heads"));
-            w.int(&key("ssm.inner_size"), int("mamba_n_heads") * int("mamba_d_head"));
+            let names = ["mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_head"];
+            mamba::sizes(w, names.map(int), &key);
         }
         "lfm2" => {
             write_kv_heads(w, config, "conv", &key);
@@ -203,20 +205,6 @@ fn write_values(w: &mut Writer, config: &Value) {
         w.string(&key("rope.scaling.type"), "linear");
         w.float(&key("rope.scaling.factor"), config["rope_scaling"]["factor"].as_f64().unwrap());
     }
-}
-
-/// What a model of Mamba 2 layers alone has.
-fn write_mamba2_values(w: &mut Writer, config: &Value) {
-    let int = |key: &str| config[key].as_u64().unwrap();
-    w.int("mamba2.context_length", 1 << 20);
-    w.int("mamba2.attention.head_count", 0);
-    w.int("mamba2.feed_forward_length", 0);
-    w.float("mamba2.attention.layer_norm_rms_epsilon", config["layer_norm_epsilon"].as_f64().unwrap());
-    w.int("mamba2.ssm.conv_kernel", int("conv_kernel"));
-    w.int("mamba2.ssm.state_size", int("state_size"));
-    w.int("mamba2.ssm.group_count", int("n_groups"));
-    w.int("mamba2.ssm.time_step_rank", int("num_heads"));
-    w.int("mamba2.ssm.inner_size", int("num_heads") * int("head_dim"));
 }
 
 /// KV heads of each layer: none of one of this kind.
@@ -349,7 +337,7 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     if let Some(projection) = part.strip_suffix("_proj.bias") {
         return format!("blk.{layer}.attn_{}.bias", projection.strip_prefix("self_attn.").unwrap());
     }
-    if part == "mlp.gate.e_score_correction_bias" {
+    if ["mlp.gate.e_score_correction_bias", "mixer.gate.e_score_correction_bias"].contains(&part) {
         return format!("blk.{layer}.exp_probs_b.bias");
     }
     let part = part.trim_end_matches(".weight").replace("mixer.", "mamba.");
@@ -360,10 +348,10 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "mlp.gate_up_proj" => "ffn_up",
         "shared_mlp.output_linear" if mixes => "ffn_down_shexp",
         "shared_mlp.output_linear" => "ffn_down",
-        "self_attn.q_proj" => "attn_q",
-        "self_attn.k_proj" => "attn_k",
-        "self_attn.v_proj" => "attn_v",
-        "self_attn.o_proj" => "attn_output",
+        "self_attn.q_proj" | "mamba.q_proj" => "attn_q",
+        "self_attn.k_proj" | "mamba.k_proj" => "attn_k",
+        "self_attn.v_proj" | "mamba.v_proj" => "attn_v",
+        "self_attn.o_proj" | "mamba.o_proj" => "attn_output",
         "self_attn.q_norm" => "attn_q_norm",
         "self_attn.k_norm" => "attn_k_norm",
         "post_attention_layernorm" if sandwich => "post_attention_norm",
@@ -376,14 +364,18 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "experts.gate_up_proj" => "ffn_gate_up_exps",
         "experts.down_proj" => "ffn_down_exps",
         "self_attn.sinks" => "attn_sinks",
-        "mlp.router" | "mlp.gate" | "block_sparse_moe.gate" | "block_sparse_moe.router.layer" => "ffn_gate_inp",
+        "mlp.router" | "mlp.gate" | "mamba.gate" | "block_sparse_moe.gate" | "block_sparse_moe.router.layer" => {
+            "ffn_gate_inp"
+        }
         "block_sparse_moe.output_linear" | "mlp.experts.down_proj" => "ffn_down_exps",
         "mlp.gate_proj" => "ffn_gate",
-        "mlp.up_proj" => "ffn_up",
-        "mlp.down_proj" => "ffn_down",
+        "mlp.up_proj" | "mamba.up_proj" => "ffn_up",
+        "mlp.down_proj" | "mamba.down_proj" => "ffn_down",
         "mlp.shared_experts.gate_proj" | "mlp.shared_expert.gate_proj" => "ffn_gate_shexp",
-        "mlp.shared_experts.up_proj" | "mlp.shared_expert.up_proj" => "ffn_up_shexp",
-        "mlp.shared_experts.down_proj" | "mlp.shared_expert.down_proj" => "ffn_down_shexp",
+        "mlp.shared_experts.up_proj" | "mlp.shared_expert.up_proj" | "mamba.shared_experts.up_proj" => "ffn_up_shexp",
+        "mlp.shared_experts.down_proj" | "mlp.shared_expert.down_proj" | "mamba.shared_experts.down_proj" => {
+            "ffn_down_shexp"
+        }
         "mlp.shared_expert_gate" => "ffn_gate_inp_shexp",
         "layer_scalar" => "layer_output_scale",
         "operator_norm" => "attn_norm",
@@ -448,8 +440,10 @@ type Expert = (usize, Vec<usize>, Vec<f32>);
 
 /// Of one expert's matrix: the name of the tensor in which llama.cpp stacks those of all experts, and the expert.
 fn expert_of(name: &str) -> Option<(String, usize)> {
-    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
-    let rest = rest.strip_prefix("mlp.experts.").or_else(|| rest.strip_prefix("block_sparse_moe.experts."))?;
+    let layers = name.strip_prefix("model.layers.").or_else(|| name.strip_prefix("backbone.layers."))?;
+    let (layer, rest) = layers.split_once('.')?;
+    let places = ["mlp.experts.", "block_sparse_moe.experts.", "mixer.experts."];
+    let rest = places.into_iter().find_map(|place| rest.strip_prefix(place))?;
     let (expert, matrix) = rest.split_once('.')?;
     let part = match matrix {
         "gate_proj.weight" | "w1.weight" => "gate",
@@ -499,7 +493,8 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         || ["olmo2", "olmo3", "glm4_moe", "gpt_oss"].contains(&kind)
         || config["linear_num_key_heads"].is_u64();
     let interleaved =
-        ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral"].contains(&kind);
+        ["llama", "granite", "granitemoe", "granitemoehybrid", "smollm3", "ministral3", "mixtral", "nemotron_h"]
+            .contains(&kind);
     let mut experts: BTreeMap<String, Vec<Expert>> = BTreeMap::new();
     for (name, view) in tensors.iter() {
         let wide = |b: &[u8]| f32::from_bits(u32::from(b[0]) << 16 | u32::from(b[1]) << 24);

@@ -112,7 +112,7 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 15] = [
+const BY_CONTRACT: [&str; 17] = [
     "add_bias",
     "combine_bias",
     "combine_scaled",
@@ -123,9 +123,11 @@ const BY_CONTRACT: [&str; 15] = [
     "gate_rows",
     "mamba_inputs",
     "norm_gated",
+    "relu_squared",
     "rmsnorm_groups",
     "short_conv",
     "skip_gated",
+    "spread",
     "store_conv",
     "store_gated",
 ];

@@ -12,7 +12,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 32] = [
+pub const TINY: [&str; 34] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -44,6 +44,8 @@ pub const TINY: [&str; 32] = [
     "qwen3-next",    // the same with ten experts of a row, and projections in two tensors
     "glm4-moe",      // a sigmoid with a bias, a perceptron beside the experts, half a head turns
     "mamba2",        // Mamba 2 in every layer, no perceptron
+    "nemotron-h",    // Mamba 2, attention or a perceptron without a gate in each layer
+    "nemotron3",     // the same with experts without a gate beside such a perceptron
     "ernie4_5",      // pairs that rotate are neighbours in the files
 ];
 
