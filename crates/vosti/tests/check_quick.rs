@@ -1,5 +1,5 @@
-//! `vosti check --profile quick` on the two real models, and on mixtures of experts, convolutions and states with random weights, and
-//! `--self-test`: the README's promise, checked as a user would check it.
+//! `vosti check --profile quick` on the two real models, and on mixtures of experts, convolutions, states and per-layer embeddings with
+//! random weights, and `--self-test`: the README's promise, checked as a user would check it.
 //!
 //! The models are fetched through pip if they are not in the cache yet.
 
@@ -47,6 +47,15 @@ fn mixtures_of_experts_give_the_same_bits_whatever_else_happens() {
 #[test]
 fn convolutions_and_states_give_the_same_bits_whatever_else_happens() {
     for name in ["lfm2", "qwen3_5-moe", "qwen3-next", "granite4-moe", "mamba2"] {
+        let config = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
+        passes(&["check", "--profile", "quick", "--model", &config]);
+    }
+}
+
+/// Per-layer embeddings, with layers that share a cache and without.
+#[test]
+fn per_layer_embeddings_give_the_same_bits_whatever_else_happens() {
+    for name in ["gemma4-e2b", "gemma4-e4b"] {
         let config = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
         passes(&["check", "--profile", "quick", "--model", &config]);
     }

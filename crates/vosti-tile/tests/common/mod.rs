@@ -112,7 +112,7 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 15] = [
+const BY_CONTRACT: [&str; 16] = [
     "add_bias",
     "combine_bias",
     "combine_scaled",
@@ -123,6 +123,7 @@ const BY_CONTRACT: [&str; 15] = [
     "gate_rows",
     "mamba_inputs",
     "norm_gated",
+    "per_layer_gate",
     "rmsnorm_groups",
     "short_conv",
     "skip_gated",
