@@ -131,9 +131,9 @@ fn each_layer_that_shares_a_cache_reads_that_of_the_last_layer_of_its_kind() {
         };
         (stores, plan.program.ops.iter().filter_map(of).collect::<Vec<u32>>())
     };
-    let e2b = (0..15).chain((15..35).map(|i| if i % 5 == 4 { 14 } else { 13 })).collect();
+    let e2b: Vec<u32> = (0..15).chain((15..35).map(|i| if i % 5 == 4 { 14 } else { 13 })).collect();
     assert_eq!(layers(&read(include_str!("../configs/gemma-4-e2b.json"))), (15, e2b));
-    let e4b = (0..24).chain((24..42).map(|i| if i % 6 == 5 { 23 } else { 22 })).collect();
+    let e4b: Vec<u32> = (0..24).chain((24..42).map(|i| if i % 6 == 5 { 23 } else { 22 })).collect();
     assert_eq!(layers(&read(include_str!("../configs/gemma-4-e4b.json"))), (24, e4b));
 }
 
@@ -205,7 +205,7 @@ fn tensors_of_images_and_sounds_are_counted_and_left_out() {
         serde_json::json!({ "model_type": "gemma4", "text_config": config, "vision_config": {}, "audio_config": {} });
     std::fs::write(to.path().join("config.json"), config.to_string()).unwrap();
 
-    let both = [to.path(), &folder].map(|folder| vosti_model::Model::open(folder).unwrap());
+    let both = [to.path(), folder.as_path()].map(|folder| vosti_model::Model::open(folder).unwrap());
     assert_eq!(both.each_ref().map(|model| model.files.left_out()), [2, 0]);
     assert_eq!(both[0].decoder, both[1].decoder);
     let plan = both[0].plan(&Target::named("cpu"), None).unwrap();
