@@ -1,6 +1,6 @@
-"""A Llama or a mixture of a given shape whose weights are random Q4_K_M blocks, as a GGUF file.
+"""A Llama, a mixture or a Gemma 4 of a given shape whose weights are random Q4_K_M blocks, as a GGUF file.
 
-    python random_model.py 1.7b|8b|30b-a3b[:LAYERS] VOCABULARY.gguf OUT.gguf
+    python random_model.py 1.7b|8b|30b-a3b|e2b|e4b[:LAYERS] VOCABULARY.gguf OUT.gguf
 
 Speed and memory depend on a file's shape and types, not on its numbers, and models of these sizes cannot be fetched from
 everywhere. Types follow llama.cpp's recipe of Q4_K_M (`llama_tensor_get_type_impl`, src/llama-quant.cpp): Q6_K for the output
@@ -30,6 +30,22 @@ class Shape(NamedTuple):
     #: Experts of a layer, and how many of them a row chooses; 0 for a perceptron.
     experts: int = 0
     chosen: int = 0
+    #: Of Gemma 4: every so many layers one sees all positions, so many share a cache, and their perceptrons may be twice as wide.
+    period: int = 0
+    shared: int = 0
+    double: bool = False
+
+    def slides(self, layer):
+        return (layer + 1) % self.period != 0
+
+    def shares(self, layer):
+        return layer >= self.layers - self.shared
+
+    def head_of(self, layer):
+        return self.head if self.slides(layer) else 2 * self.head
+
+    def width_of(self, layer):
+        return self.intermediate * (2 if self.double and self.shares(layer) else 1)
 
 
 SHAPES = {
@@ -39,7 +55,12 @@ SHAPES = {
     "8b": Shape("llama", 4096, 32, 32, 8, 128, 14336, 131072, 500000.0, False),
     # Qwen 3 30B-A3B
     "30b-a3b": Shape("qwen3moe", 2048, 48, 32, 4, 128, 768, 40960, 1000000.0, False, 128, 8),
+    # Gemma 4 E2B and E4B
+    "e2b": Shape("gemma4", 1536, 35, 8, 1, 256, 6144, 131072, 1000000.0, True, period=5, shared=20, double=True),
+    "e4b": Shape("gemma4", 2560, 42, 8, 2, 256, 10240, 131072, 1000000.0, True, period=6, shared=18),
 }
+# Numbers of its own that a layer of Gemma 4 E2B and E4B gets of a token.
+PER_LAYER = 256
 # Bytes of a block of 256 elements.
 BLOCK = {Type.Q4_K: 144, Type.Q6_K: 210}
 
@@ -90,10 +111,62 @@ def tensors(shape, vocabulary):
         yield "output.weight", Type.Q6_K, (vocabulary,), hidden
 
 
-def numbers(rng, dims, columns):
-    """Ones for a norm, small random numbers for a router, so that rows choose different experts."""
+def gemma_tensors(shape, vocabulary):
+    """As `tensors`, of a Gemma 4 with per-layer embeddings."""
+    hidden, own = shape.hidden, PER_LAYER
+    yield "token_embd.weight", Type.Q6_K, (vocabulary,), hidden
+    yield "per_layer_token_embd.weight", Type.Q6_K, (vocabulary,), shape.layers * own
+    yield "per_layer_model_proj.weight", None, (shape.layers * own,), hidden
+    yield "per_layer_proj_norm.weight", None, (), own
+    for layer in range(shape.layers):
+        best = Type.Q6_K if more_bits(layer, shape.layers) else Type.Q4_K
+        head, inner = shape.head_of(layer), shape.width_of(layer)
+        wide, narrow = shape.heads * head, shape.kv_heads * head
+        stored = [("attn_k", Type.Q4_K, (narrow,), hidden), ("attn_v", best, (narrow,), hidden), ("attn_k_norm", None, (), head)]
+        for name, kind, rows, columns in [
+            ("attn_norm", None, (), hidden),
+            ("attn_q", Type.Q4_K, (wide,), hidden),
+            ("attn_q_norm", None, (), head),
+            *([] if shape.shares(layer) else stored),
+            ("attn_output", Type.Q4_K, (hidden,), wide),
+            ("post_attention_norm", None, (), hidden),
+            ("ffn_norm", None, (), hidden),
+            ("ffn_gate", Type.Q4_K, (inner,), hidden),
+            ("ffn_up", Type.Q4_K, (inner,), hidden),
+            ("ffn_down", best, (hidden,), inner),
+            ("post_ffw_norm", None, (), hidden),
+            ("inp_gate", Type.Q4_K, (own,), hidden),
+            ("proj", Type.Q4_K, (hidden,), own),
+            ("post_norm", None, (), hidden),
+            ("layer_output_scale", None, (), 1),
+        ]:
+            yield f"blk.{layer}.{name}.weight", kind, rows, columns
+    yield "output_norm.weight", None, (), hidden
+    yield "rope_freqs.weight", None, (), shape.head
+
+
+def gemma_fields(writer, shape):
+    layers = range(shape.layers)
+    writer.add_feed_forward_length([shape.width_of(layer) for layer in layers])
+    for length, add in [(2 * shape.head, ""), (shape.head, "_swa")]:
+        for name in ("key_length", "value_length", "rope_dimension_count"):
+            getattr(writer, f"add_{name}{add}")(length)
+    writer.add_rope_freq_base_swa(10000.0)
+    writer.add_sliding_window(512)
+    writer.add_sliding_window_pattern([shape.slides(layer) for layer in layers])
+    writer.add_shared_kv_layers(shape.shared)
+    writer.add_embedding_length_per_layer_input(PER_LAYER)
+    writer.add_final_logit_softcapping(30.0)
+
+
+def numbers(rng, shape, name, dims, columns):
+    """Ones for a norm, small random numbers for a router, so that rows choose different experts. Gemma 4 does not scale scores, so its
+    queries and keys are small, and of a head that sees all positions a quarter rotates."""
+    if name == "rope_freqs.weight":
+        return np.where(np.arange(columns) < columns // 4, 1.0, 1e30).astype(np.float32)
     if not dims:
-        return np.ones(columns, np.float32)
+        small = shape.period and name.endswith(("attn_q_norm.weight", "attn_k_norm.weight"))
+        return np.full(columns, 0.25 if small else 1.0, np.float32)
     return (rng.standard_normal((*dims, columns), np.float32) / 32).astype(np.float32)
 
 
@@ -116,18 +189,23 @@ def tokenizer(writer, path):
 
 def main(name, vocabulary, out):
     name, _, layers = name.partition(":")
-    shape = SHAPES[name]._replace(**({"layers": int(layers)} if layers else {}))
+    shape = SHAPES[name]
+    if layers:
+        shape = shape._replace(layers=int(layers), shared=shape.shared * int(layers) // shape.layers)
     writer = GGUFWriter(out, shape.architecture)
     writer.add_name(f"random {name}")
     size = tokenizer(writer, vocabulary)
     writer.add_block_count(shape.layers)
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.hidden)
-    writer.add_feed_forward_length(shape.intermediate)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
-    writer.add_rope_dimension_count(shape.head)
     writer.add_rope_freq_base(shape.base)
+    if shape.period:
+        gemma_fields(writer, shape)
+    else:
+        writer.add_feed_forward_length(shape.intermediate)
+        writer.add_rope_dimension_count(shape.head)
     writer.add_layer_norm_rms_eps(1e-5)
     if shape.experts:
         writer.add_key_length(shape.head)
@@ -137,7 +215,8 @@ def main(name, vocabulary, out):
         writer.add_expert_feed_forward_length(shape.intermediate)
     writer.add_vocab_size(size)
     writer.add_file_type(15)
-    for tensor, kind, dims, columns in tensors(shape, size):
+    listed = list((gemma_tensors if shape.period else tensors)(shape, size))
+    for tensor, kind, dims, columns in listed:
         if kind is None:
             writer.add_tensor_info(tensor, (*dims, columns), np.dtype(np.float32), 4 * int(np.prod(dims)) * columns)
         else:
@@ -147,8 +226,9 @@ def main(name, vocabulary, out):
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     rng = np.random.default_rng(1)
-    for _, kind, dims, columns in tensors(shape, size):
-        writer.write_tensor_data(numbers(rng, dims, columns) if kind is None else blocks(rng, kind, dims, columns))
+    for tensor, kind, dims, columns in listed:
+        made = numbers(rng, shape, tensor, dims, columns) if kind is None else blocks(rng, kind, dims, columns)
+        writer.write_tensor_data(made)
     writer.close()
 
 

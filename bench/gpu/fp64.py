@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 
-from gates import (F32, delta_inputs, gate_heads, gate_rows, mamba_inputs, norm_gated, normed, relu_squared,
+from gates import (F32, delta_inputs, gate_heads, gate_rows, mamba_inputs, norm_gated, normed, per_layer_gate, relu_squared,
                    rmsnorm_groups, silu, skip_gated, spread)
 
 BF16 = 2.0 ** -8  # half a unit in the last place, relative, as F32 is
@@ -549,7 +549,8 @@ KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, lin
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
            expert_int_glu, expert_int_down, combine, combine_bias, combine_scaled, add_bias, embed, gather, round_stream, norm_qk, rmsnorm,
            rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
-           gate_heads, gate_rows, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups, relu_squared, spread]
+           gate_heads, gate_rows, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups, relu_squared, spread,
+           per_layer_gate]
 
 
 def found(l, name, like):

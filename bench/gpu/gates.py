@@ -93,6 +93,21 @@ def skip_gated(l):
     return {"out": (total * gate, np.abs(total) * off + 2 * F32 * (np.abs(y) + np.abs(skipped)) * np.abs(gate))}
 
 
+def per_layer_gate(l):
+    """A layer's own input, times the GELU of a gate."""
+    layers, layer, h = (l.int(n) for n in ("LAYERS", "LAYER", "H"))
+    own = lambda name: l.inputs(name, layers * h)[:, layer * h:(layer + 1) * h]
+    value, more = normed(own("projected"), l.constants["EPS"])
+    value = value * l["w"][:h]
+    g = l.inputs("gate", h)
+    cubed = 0.044715 * g * g * g
+    gelu = g / (1 + np.exp(-1.5957691216057308 * (g + cubed)))
+    total = own("embedded") + value
+    # The exponent is off by what its terms are; the sigmoid's slope is at most a quarter.
+    off = (8 + 4 * (np.abs(g) + np.abs(cubed))) * F32 * np.abs(g)
+    return {"out": (gelu * total, off * np.abs(total) + np.abs(gelu) * (more * np.abs(value) + F32 * np.abs(total)))}
+
+
 def rmsnorm_groups(l):
     """A norm of each group of a row, times its weights."""
     groups, h = l.int("GROUPS"), l.int("H")

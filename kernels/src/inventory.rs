@@ -56,6 +56,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "mamba_inputs",
     "norm_gated",
     "norm_qk",
+    "per_layer_gate",
     "quantise",
     "read_state",
     "relu_squared",

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use vosti_contract::Role;
 use vosti_core::Program;
 use vosti_kernels::{Admitted, Proved, Spec};
 use vosti_tile::Scalar;
@@ -35,6 +36,8 @@ pub struct Blueprint {
     pub wired: vosti_wiring::Wiring<Compiled>,
     pub encodes: Option<micro::EncodeFn>,
     layouts: HashMap<Bound, Layout>,
+    /// Tables whose rows are chosen by tokens.
+    tables: HashSet<Bound>,
 }
 
 /// The type, shape and layout of a weight that is not loaded yet.
@@ -51,8 +54,8 @@ impl Blueprint {
     pub fn new(program: &Program, admitted: &Admitted, config: &Config, isa: Isa) -> Result<Self, CpuError> {
         let load = |spec: &Spec| compiled(spec, admitted.kernel(spec)?, config, isa);
         let wired = vosti_wiring::wire(program, &admitted.bindings, config.rows_max, load)?;
-        let layouts = layouts(&wired);
-        Ok(Self { wired, encodes: micro::kernels(isa).encode, layouts })
+        let (layouts, tables) = (layouts(&wired), tables(&wired));
+        Ok(Self { wired, encodes: micro::kernels(isa).encode, layouts, tables })
     }
 
     /// The layout that a buffer's first dot wants.
@@ -70,12 +73,17 @@ impl Blueprint {
             layout = Some(*panels);
         } else if let Some(Layout::StoredPanels { part: Some(_), .. }) = layout {
             layout = None;
-        } else if let Some(Layout::RowPanels { row_len, pair: 2, cut }) = layout
-            && config.storage == Storage::AsTheyCome
-            && elem == Scalar::Bf16
-            && row_len == columns
-        {
-            layout = Some(Layout::StoredPanels { row_len, cut, part: None });
+        } else if config.storage == Storage::AsTheyCome && elem == Scalar::Bf16 {
+            layout = match layout {
+                Some(Layout::RowPanels { row_len, pair: 2, cut }) if row_len == columns => {
+                    Some(Layout::StoredPanels { row_len, cut, part: None })
+                }
+                // No dot reads it, and a step reads few of its rows.
+                None if self.tables.contains(&Bound::Weight(i)) => {
+                    Some(Layout::StoredPanels { row_len: columns, cut: 0, part: None })
+                }
+                other => other,
+            };
         }
         let blocks = blocks.map(|(_, names)| names);
         if weights.by_position(name) {
@@ -168,6 +176,20 @@ fn compiled(spec: &Spec, proved: &Arc<Proved>, config: &Config, isa: Isa) -> Res
         Mode::Fast => compile(&kernel, isa).ok(),
     };
     Ok(Compiled { spec: spec.clone(), proved: proved.clone(), kernel, plan })
+}
+
+/// The weights that compiled launches read by tokens.
+fn tables(wired: &vosti_wiring::Wiring<Compiled>) -> HashSet<Bound> {
+    let mut tables = HashSet::new();
+    for launch in &wired.launches {
+        let Compiled { proved, plan, .. } = &wired.kernels[launch.kernel];
+        let params = &proved.contract.params;
+        if plan.is_some() && params.iter().any(|param| param.role == Role::Tokens) {
+            let bound = launch.params.iter().zip(params);
+            tables.extend(bound.filter(|(_, param)| matches!(param.role, Role::Weight(_))).map(|(bound, _)| *bound));
+        }
+    }
+    tables
 }
 
 /// The layout that each buffer's first dot wants.

@@ -207,7 +207,7 @@ impl CpuDevice {
         (self.weights().map(|b| b.region.len()).sum(), caches)
     }
 
-    /// Bytes of the matrices that dots read, in the form in which they are kept, and their number of elements.
+    /// Bytes of the matrices that dots and embeddings read, in the form in which they are kept, and their number of elements.
     pub fn matrices(&self) -> (usize, usize) {
         let matrices = self.weights().filter(|buffer| buffer.layout != Layout::RowMajor);
         matrices.fold((0, 0), |(bytes, elements), b| {

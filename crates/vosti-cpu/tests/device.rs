@@ -436,6 +436,31 @@ impl Weights for InBlocks {
     }
 }
 
+/// A table of embeddings that no dot reads (another matrix gives the logits here) takes the bytes of its blocks, and is not expanded.
+#[test]
+fn a_table_that_tokens_alone_read_is_kept_as_it_comes() {
+    let format =
+        vosti_kernels::quantised::FORMATS.iter().find(|format| format.bits == 4 && !format.two_levels()).unwrap();
+    let engine = |tied: bool, storage| {
+        let (program, mut bindings) = program(Dtype::Bf16);
+        let launches = bindings.iter_mut().flat_map(|binding| &mut binding.launches);
+        for launch in launches.filter(|launch| !tied && launch.spec.kernel == "linear_logits") {
+            launch.weights.insert("w".into(), "head".into());
+        }
+        let mut config = Config::new(160, 8, vec![40], 2);
+        config.storage = storage;
+        let admitted = Admitted::unproved(&bindings).unwrap();
+        let device = CpuDevice::new(&program, &admitted, &InBlocks(format), config).unwrap();
+        Core::new(device, Keep, program).unwrap()
+    };
+    let mut kept = engine(false, Storage::AsTheyCome);
+    let more = kept.device().bytes().0 - engine(true, Storage::AsTheyCome).device().bytes().0;
+    assert!(more < 256 * 64, "the head and what the table takes more than with a head: {more} bytes");
+    let want = alone(&mut engine(false, Storage::Expanded));
+    assert!(alone(&mut kept) == want);
+    assert!(together(&mut kept) == want);
+}
+
 #[test]
 fn weights_kept_in_blocks_give_the_bits_of_their_expansion() {
     let isas = Isa::tried();

@@ -18,12 +18,13 @@ use vosti_ptx::{Cases, Compiled};
 
 const TARGET: &str = "cuda-sm80";
 /// The bundle of the first is executed whole; of the others the kernels that no model before has.
-const MODELS: [&str; 11] = [
+const MODELS: [&str; 12] = [
     "llama",
     "gemma2",
     "olmo2",
     "gemma4",
     "gemma4-moe",
+    "gemma4-e2b",
     "qwen2",
     "mixtral",
     "gpt-oss",

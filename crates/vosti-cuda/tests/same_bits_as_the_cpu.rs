@@ -221,11 +221,12 @@ fn a_gemma_with_windows_has_the_cpu_devices_bits() {
 }
 
 /// Layers with windows and layers without have heads of other sizes, so query tiles of other heights; in the one, keys are
-/// also the values of the full layers, in the other, later layers read an earlier one's cache.
+/// also the values of the full layers, in the others, later layers read an earlier one's cache; of these one has per-layer embeddings.
 #[test]
 fn gemma_4_with_heads_of_two_sizes_has_the_cpu_devices_bits() {
     check("tests/tiny/gemma4/config.json");
     check("tests/tiny/gemma4-shared/config.json");
+    check("tests/tiny/gemma4-e2b/config.json");
 }
 
 /// Tokens by request and index: two greedy requests, one that draws from whole rows, and one from the 20 largest logits.

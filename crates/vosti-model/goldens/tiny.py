@@ -126,6 +126,10 @@ CONFIGS = {
                    num_global_key_value_heads=1),
     "gemma4-moe": dict(GEMMA4, num_hidden_layers=2, layer_types=WINDOWED[1:], attention_k_eq_v=True, num_global_key_value_heads=1,
                        enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=32),
+    "gemma4-e2b": dict(GEMMA4, num_hidden_layers=5, num_kv_shared_layers=2, use_double_wide_mlp=True, vocab_size_per_layer_input=256,
+                       hidden_size_per_layer_input=16, layer_types=GEMMA_LAYERS, num_key_value_heads=1),
+    "gemma4-e4b": dict(GEMMA4, num_hidden_layers=3, vocab_size_per_layer_input=256, hidden_size_per_layer_input=32,
+                       layer_types=WINDOWED),
     "gemma4-shared": dict(GEMMA4, num_hidden_layers=4, num_kv_shared_layers=2, use_double_wide_mlp=True,
                           layer_types=["sliding_attention", "full_attention"] * 2, attention_k_eq_v=False),
 }
@@ -136,7 +140,7 @@ SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936,
          "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
          "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
-         "gemma4-shared": 1005}
+         "gemma4-e2b": 1033, "gemma4-e4b": 1034, "gemma4-shared": 1005}
 
 
 # Of a matrix, how much of its input's spread its output has.

@@ -415,6 +415,8 @@ pub struct Decoder {
     pub embed_scale: f64,
     /// Soft cap of the logits; 0 for none.
     pub final_softcap: f64,
+    /// Per-layer embeddings: numbers of its own that each layer gets of a token's row in a second embedding table.
+    pub per_layer: Option<u32>,
     /// Divisor of the logits. Vosti defines that it divides the final norm's weights, in f32.
     pub logits_divisor: f32,
     /// Whether the output matrix is the embedding matrix.

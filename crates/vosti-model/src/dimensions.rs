@@ -36,6 +36,10 @@ fn whole(d: &Decoder) -> Option<Wrong> {
     outside("vocab_size", d.vocab, 2, VOCABULARY_MAX)
         .or_else(|| outside("hidden_size", d.hidden, 1, 1 << 16))
         .or_else(|| outside("max_position_embeddings", d.context, 1, 1 << 22))
+        .or_else(|| {
+            let layers = u32::try_from(d.layers.len()).unwrap_or(u32::MAX).max(1);
+            outside("hidden_size_per_layer_input", d.per_layer?, 1, (1 << 20) / layers)
+        })
         .or_else(|| outside("num_hidden_layers", d.layers.len().try_into().unwrap_or(u32::MAX), 1, 1024))
         .or_else(|| {
             let why = "names no layer with attention or a state".to_string();

@@ -94,6 +94,12 @@ pub struct Place {
 const PREFIXES: [&str; 6] =
     ["model.", "backbone.", "model.language_model.", "language_model.model.", "", "language_model."];
 
+/// Parts of the names of a multimodal checkpoint's other tensors: of the encoders of images and sounds, and of what leads from them to the
+/// text model. Those of llama.cpp begin with the last ones.
+const OTHER: [&str; 6] =
+    ["vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.", "multi_modal_projector.", "visual."];
+const OTHER_GGUF: [&str; 3] = ["v.", "a.", "mm."];
+
 /// Bytes of a tensor whose pages are released at once.
 const STRETCH: usize = 2048 << 10;
 /// The fewest bytes that Linux maps around a page that is read (6.18 may map more: whole folios of the page cache). It is a
@@ -188,6 +194,18 @@ impl TensorFiles {
         match self {
             Self::Gguf { metadata, .. } => Some(metadata),
             Self::Safetensors { .. } => None,
+        }
+    }
+
+    /// How many tensors are of images and sounds. No model reads them.
+    pub fn left_out(&self) -> usize {
+        match self {
+            Self::Gguf { metadata, .. } => {
+                metadata.tensors().filter(|(name, _)| OTHER_GGUF.iter().any(|start| name.starts_with(start))).count()
+            }
+            Self::Safetensors { places, .. } => {
+                places.keys().filter(|name| OTHER.iter().any(|part| name.contains(part))).count()
+            }
         }
     }
 

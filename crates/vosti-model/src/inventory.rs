@@ -34,6 +34,8 @@ const TINY: &[(&str, &str)] = texts![
     "gemma2" in "../tests/tiny/gemma2/config.json",
     "gemma3" in "../tests/tiny/gemma3/config.json",
     "gemma4" in "../tests/tiny/gemma4/config.json",
+    "gemma4-e2b" in "../tests/tiny/gemma4-e2b/config.json",
+    "gemma4-e4b" in "../tests/tiny/gemma4-e4b/config.json",
     "gemma4-shared" in "../tests/tiny/gemma4-shared/config.json",
     "gemma4-moe" in "../tests/tiny/gemma4-moe/config.json",
     "olmo2" in "../tests/tiny/olmo2/config.json",

@@ -98,6 +98,17 @@ impl<'a> Evaluator<'a> {
                 let group = |(i, x)| normed(x, float(launch, "EPS"), Some(&w[i * h % w.len()..][..h]));
                 x.chunks(h).enumerate().flat_map(group).collect()
             }
+            "per_layer_gate" => {
+                let (h, layers, layer) = (int(launch, "H"), int(launch, "LAYERS"), int(launch, "LAYER"));
+                let own = |i: usize| (i * layers + layer) * h..(i * layers + layer + 1) * h;
+                let embedded = &self.buffers[ins[2] as usize];
+                let row = |(i, gates): (usize, &[f32])| {
+                    let norm = normed(&y.unwrap()[own(i)], float(launch, "EPS"), Some(self.weight(launch, "w")));
+                    let input = add(&norm, &embedded[own(i)]);
+                    gates.iter().zip(input).map(|(g, v)| activation(1, *g) * v).collect::<Vec<_>>()
+                };
+                x.chunks(h).enumerate().flat_map(row).collect()
+            }
             "skip_gated" => {
                 let (skip, d, z) = (self.weight(launch, "skip"), int(launch, "D"), &self.buffers[ins[2] as usize]);
                 let total = |(i, result): (usize, &f32)| result + skip[i / d % skip.len()] * y.unwrap()[i];
@@ -470,6 +481,16 @@ fn a_gemma4_with_shared_caches_computes_transformers_logits() {
 #[test]
 fn a_gemma4_with_experts_beside_its_perceptrons_computes_transformers_logits() {
     check("gemma4-moe");
+}
+
+#[test]
+fn a_gemma4_with_per_layer_embeddings_and_shared_caches_computes_transformers_logits() {
+    check("gemma4-e2b");
+}
+
+#[test]
+fn a_gemma4_with_per_layer_embeddings_computes_transformers_logits() {
+    check("gemma4-e4b");
 }
 
 #[test]

@@ -96,6 +96,11 @@ fn a_gemma4_with_shared_caches_reads_the_same_from_both() {
 }
 
 #[test]
+fn a_gemma4_with_per_layer_embeddings_reads_the_same_from_both() {
+    ["gemma4-e2b", "gemma4-e4b"].into_iter().for_each(check);
+}
+
+#[test]
 fn a_qwen2_reads_the_same_from_both() {
     check("qwen2");
 }

@@ -249,6 +249,21 @@ fn a_mixture_beside_perceptrons_of_another_number_is_refused_with_its_tensor() {
 }
 
 #[test]
+fn per_layer_embeddings_of_another_width_are_refused_with_their_tensor() {
+    let messages = [
+        ("per_layer.table", "embed_tokens_per_layer.weight` has shape [256, 80], the configuration says [256, 160]"),
+        ("per_layer.model", "per_layer_model_projection.weight` has shape [80, 64], the configuration says [160, 64]"),
+        ("per_layer.norm", "per_layer_projection_norm.weight` has shape [16], the configuration says [32]"),
+        ("layers.3.per_layer_gate", "per_layer_input_gate.weight` has shape [16, 64], the configuration says [32, 64]"),
+        (
+            "layers.4.per_layer_projection",
+            "per_layer_projection.weight` has shape [64, 16], the configuration says [64, 32]",
+        ),
+    ];
+    misfit("gemma4-e2b", ("hidden_size_per_layer_input", 32), &messages);
+}
+
+#[test]
 fn a_delta_rule_with_other_heads_is_refused_with_its_tensor() {
     let messages = [
         ("layers.0.delta_qkv", "in_proj_qkvz.weight` has shape [384, 64], the configuration says [640, 64]"),

@@ -104,6 +104,51 @@ fn keys_are_split_in_layers_without_a_window_whatever_the_context_is() {
     }
 }
 
+/// transformers takes null for no per-layer embeddings, and a missing number for its default.
+#[test]
+fn a_gemma4_without_a_width_of_per_layer_embeddings_has_transformers_own() {
+    let text = include_str!("tiny/gemma4-e2b/config.json");
+    let width = |own: Option<serde_json::Value>| {
+        let mut config: serde_json::Value = serde_json::from_str(text).unwrap();
+        config.as_object_mut().unwrap().remove("hidden_size_per_layer_input");
+        own.into_iter().for_each(|own| config["hidden_size_per_layer_input"] = own);
+        families::from_config("config.json", &config).unwrap().per_layer
+    };
+    let cases = [None, Some(0.into()), Some(serde_json::Value::Null), Some(8.into())].map(width);
+    assert_eq!(cases, [Some(256), None, None, Some(8)]);
+}
+
+/// 20 of 35 layers of E2B share, so 15 store: of the others, those with a window read layer 13's cache, those without one 14's.
+#[test]
+fn each_layer_that_shares_a_cache_reads_that_of_the_last_layer_of_its_kind() {
+    let read = |text: &str| families::from_config("config.json", &serde_json::from_str(text).unwrap()).unwrap();
+    let layers = |decoder: &vosti_model::decoder::Decoder| {
+        let plan = plan(decoder, &Target::named("cpu"), Some(4096)).unwrap();
+        let stores = plan.program.ops.iter().filter(|op| matches!(op, vosti_core::Op::StoreKv { .. })).count();
+        let of = |op: &vosti_core::Op| match op {
+            vosti_core::Op::Attend { layer, .. } => Some(*layer),
+            _ => None,
+        };
+        (stores, plan.program.ops.iter().filter_map(of).collect::<Vec<u32>>())
+    };
+    let e2b: Vec<u32> = (0..15).chain((15..35).map(|i| if i % 5 == 4 { 14 } else { 13 })).collect();
+    assert_eq!(layers(&read(include_str!("../configs/gemma-4-e2b.json"))), (15, e2b));
+    let e4b: Vec<u32> = (0..24).chain((24..42).map(|i| if i % 6 == 5 { 23 } else { 22 })).collect();
+    assert_eq!(layers(&read(include_str!("../configs/gemma-4-e4b.json"))), (24, e4b));
+}
+
+/// A token's second embedding is read by its row, so no plan has a matrix of the table's size in another form.
+#[test]
+fn the_second_table_of_per_layer_embeddings_is_read_by_rows_alone() {
+    let text = include_str!("../configs/gemma-4-e2b.json");
+    let decoder = families::from_config("config.json", &serde_json::from_str(text).unwrap()).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu"), Some(4096)).unwrap();
+    let readers = plan.bindings.iter().flat_map(|binding| &binding.launches);
+    let readers = readers.filter(|launch| launch.weights.values().any(|name| name == "per_layer.table"));
+    assert_eq!(readers.map(|launch| launch.spec.kernel.as_str()).collect::<Vec<_>>(), ["embed"]);
+    assert_eq!(plan.weights["per_layer.table"].shape(), [262_144, 35 * 256]);
+}
+
 #[test]
 fn layers_that_share_a_cache_store_nothing() {
     let text = include_str!("tiny/gemma4-shared/config.json");
@@ -138,6 +183,34 @@ fn every_weight_of_every_tiny_model_loads_in_the_shape_its_recipe_says() {
                 assert!(tensor.shape.iter().product::<usize>() > 0, "{name}");
             }
         }
+    }
+}
+
+/// A folder with the tensors of E2B's tiny model and a few of an image encoder and of a sound's.
+#[test]
+fn tensors_of_images_and_sounds_are_counted_and_left_out() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/gemma4-e2b");
+    let to = tempfile::tempdir().unwrap();
+    let text = std::fs::read(folder.join("model.safetensors")).unwrap();
+    let text = safetensors::SafeTensors::deserialize(&text).unwrap();
+    let named = |name: &str| name.replacen("model.", "model.language_model.", 1);
+    let mut tensors: Vec<_> = text.tensors().into_iter().map(|(name, view)| (named(&name), view)).collect();
+    let norm = text.tensor("model.norm.weight").unwrap();
+    let others = ["model.vision_tower.patch_embedder.input_proj.weight", "model.audio_tower.layers.0.norm_out.weight"];
+    tensors.extend(others.map(|name| (name.to_string(), norm.clone())));
+    std::fs::write(to.path().join("model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    config =
+        serde_json::json!({ "model_type": "gemma4", "text_config": config, "vision_config": {}, "audio_config": {} });
+    std::fs::write(to.path().join("config.json"), config.to_string()).unwrap();
+
+    let both = [to.path(), folder.as_path()].map(|folder| vosti_model::Model::open(folder).unwrap());
+    assert_eq!(both.each_ref().map(|model| model.files.left_out()), [2, 0]);
+    assert_eq!(both[0].decoder, both[1].decoder);
+    let plan = both[0].plan(&Target::named("cpu"), None).unwrap();
+    for name in plan.weights.keys() {
+        assert_eq!(both[0].weights(&plan).load(name).unwrap(), both[1].weights(&plan).load(name).unwrap(), "{name}");
     }
 }
 

@@ -241,6 +241,23 @@ fn weights_that_a_folder_stores_by_another_method_are_refused_by_its_name() {
 }
 
 #[test]
+fn per_layer_embeddings_and_shared_caches_out_of_bounds_are_refused_with_their_field() {
+    let (table, own, shared) = ("vocab_size_per_layer_input", "hidden_size_per_layer_input", "num_kv_shared_layers");
+    for (key, value, part) in [
+        (table, json!(512), "`vocab_size_per_layer_input` is 512, and the vocabulary has 256 tokens"),
+        (table, Value::Null, "`vocab_size_per_layer_input` is 262144, and the vocabulary has 256 tokens"),
+        (own, json!(209_716), "`hidden_size_per_layer_input` is 209716, not between 1 and 209715"),
+        (own, json!(u32::MAX), "`hidden_size_per_layer_input` is 4294967295, not between 1 and 209715"),
+        (own, json!(-1), "not a whole number"),
+        (shared, json!(5), "`num_kv_shared_layers` is 5 of 5 layers"),
+        (shared, json!(3), "`num_kv_shared_layers` leaves a kind of layer without a cache to share"),
+    ] {
+        let error = refusal("gemma4-e2b", key, value);
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
 fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
     for (name, key, value, part) in [
         ("qwen3-moe", "num_experts", json!(0), "`num_experts or num_local_experts` is 0, not between 1 and 512"),

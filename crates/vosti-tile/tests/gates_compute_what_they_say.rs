@@ -155,3 +155,24 @@ fn each_group_of_a_row_has_a_norm_of_its_own() {
         close(&spec, &wide(&l, Role::Out(0)), &y);
     }
 }
+
+#[test]
+fn a_layers_own_input_is_multiplied_by_the_gelu_of_its_gate() {
+    for spec in small("per_layer_gate") {
+        let mut l = launch(&spec, BATCH, 47);
+        let [layers, layer, h] = ["LAYERS", "LAYER", "H"].map(|n| int(&spec, n));
+        let [gate, projected, embedded] = [0, 1, 2].map(|i| wide(&l, Role::In(i)));
+        let w = wide(&l, Role::Weight(0));
+        let mut y = vec![];
+        for (row, gates) in gate.chunks(h).enumerate() {
+            let own = |all: &[f64]| all[(row * layers + layer) * h..][..h].to_vec();
+            let (p, e) = (own(&projected), own(&embedded));
+            let scale = (p.iter().map(|v| v * v).sum::<f64>() / h as f64 + float(&spec, "EPS")).sqrt();
+            let gelu =
+                |g: f64| 0.5 * g * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (g + 0.044715 * g.powi(3))).tanh());
+            y.extend((0..h).map(|i| gelu(gates[i]) * (e[i] + p[i] / scale * w[i])));
+        }
+        execute(&mut l);
+        close(&spec, &wide(&l, Role::Out(0)), &y);
+    }
+}

@@ -361,6 +361,11 @@ impl Deployment {
         format!("{}: {}, {layers} layers, vocabulary {}, context {context}", self.name, decoder.family, decoder.vocab)
     }
 
+    /// How many tensors of images and sounds the model's files have. They are not read: requests are texts.
+    pub fn left_out(&self) -> usize {
+        self.source.left_out()
+    }
+
     /// Matrices that are not multiplied in integers. One that only the embedding reads is in no product.
     fn other_products(&self) -> usize {
         let bindings = self.plan.bindings.iter().filter(|binding| binding.launches[0].spec.kernel != "embed");

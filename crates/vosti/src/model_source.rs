@@ -70,6 +70,14 @@ impl ModelSource {
         }
     }
 
+    /// How many tensors of images and sounds its files have, which are not read.
+    pub fn left_out(&self) -> usize {
+        match self {
+            ModelSource::Files(model) => model.files.left_out(),
+            ModelSource::Random(_) => 0,
+        }
+    }
+
     /// Compiles the model for a target.
     pub fn plan(&self, target: &Target, context: Option<u32>) -> Result<ModelPlan, ModelError> {
         match self {

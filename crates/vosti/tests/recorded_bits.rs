@@ -14,7 +14,7 @@ use vosti_contract::Dtype;
 use vosti_cpu::isa::Isa;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
-const RECORDED: [(&str, [&str; 2]); 32] = [
+const RECORDED: [(&str, [&str; 2]); 34] = [
     ("llama", ["51d341077d4ba0d0a2a22259c7cfb971", "80f3e6bc816577ae9f464ae29b4c1397"]),
     ("llama-untied", ["db18f4fe4ad8a1fec114f597f9190625", "d27bdff1bc666aa084b3805681983d83"]),
     ("qwen2", ["1079bbc88750f63c9ef4a827892fbc40", "4110678161b9a0a7cfbf1aee51c5560d"]),
@@ -27,6 +27,8 @@ const RECORDED: [(&str, [&str; 2]); 32] = [
     ("gemma3", ["de9c4508f2c0d5cc7179fbfc47c87ded", "17048da49ea64a2dfd8081f91c4e6f57"]),
     ("gemma4", ["963ca5d9d52eccb08704fe56015e85ca", "bcea71c4dc7230ee5dbfe2e4e286118a"]),
     ("gemma4-moe", ["011a933f341d9206b6d2c0b8098b65e9", "feae39ad73300dc84d6e97385b704394"]),
+    ("gemma4-e2b", ["", ""]),
+    ("gemma4-e4b", ["", ""]),
     ("gemma4-shared", ["1434ef06388b6733298851fc54ccf3db", "e3eefcffc9257bdbbc73ff01905dc188"]),
     ("olmo2", ["3da8a0f3ee49c9a5cadb0d704aef43ac", "eecc5d63117fcaeb03c79680b6d79455"]),
     ("olmo3", ["38cbdc6dfe6eca571dfa9d0abe2aff03", "1f190903f62555ed66be42fdf4115863"]),

@@ -94,7 +94,7 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
 const COLUMN_TILES: usize = 3;
 
 /// Kernels whose buffers have the extents of their contracts, besides those of layers with a state.
-const DECLARED: [&str; 17] = [
+const DECLARED: [&str; 18] = [
     "add_bias",
     "combine_bias",
     "combine_scaled",
@@ -105,6 +105,7 @@ const DECLARED: [&str; 17] = [
     "gate_rows",
     "mamba_inputs",
     "norm_gated",
+    "per_layer_gate",
     "relu_squared",
     "rmsnorm_groups",
     "short_conv",

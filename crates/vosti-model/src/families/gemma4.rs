@@ -1,10 +1,11 @@
-//! Gemma 4, text: dense models (12B and 31B), and 26B-A4B, which has a mixture of experts beside each perceptron. Against Gemma 3: norm
+//! Gemma 4, text: dense models (E2B, E4B, 12B and 31B), and 26B-A4B, which has a mixture of experts beside each perceptron. Against Gemma 3: norm
 //! weights are plain factors; full layers have their own head size and KV heads, may take the raw keys as values, and rotate a share of
 //! each head; values are normed; scores are not scaled; each layer's output is multiplied by a learned scalar; the last layers may attend
 //! to an earlier layer's cache; logits are softly capped.
 //!
-//! The experts' shares are the softmax of the chosen logits, each times a factor of its expert. Source: transformers `models/gemma4` and
-//! `models/gemma4_unified`, version 5.23.0; llama.cpp's `gemma4`. Per-layer embeddings (E2B, E4B) are refused by name.
+//! The experts' shares are the softmax of the chosen logits, each times a factor of its expert. E2B and E4B have per-layer embeddings, and of
+//! E2B the layers that share a cache have perceptrons of twice the width. Source: transformers `models/gemma4` and `models/gemma4_unified`,
+//! version 5.23.0; llama.cpp's `gemma4`.
 
 use super::experts;
 use super::rotary::{gguf_scaling, rope_scaling};
@@ -18,7 +19,7 @@ use crate::gguf::Metadata;
 
 pub(super) const FAMILY: Family = Family {
     name: NAME,
-    examples: &["google/gemma-4-31b-it", "google/gemma-4-26b-a4b-it"],
+    examples: &["google/gemma-4-31b-it", "google/gemma-4-26b-a4b-it", "google/gemma-4-e2b-it"],
     model_types: &["gemma4_text", "gemma4_unified_text", "gemma4", "gemma4_unified"],
     architecture: "gemma4",
     head_max: 512,
@@ -60,9 +61,11 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         let wide = double && attention.cache_of.is_some();
         layer(attention, if wide { width.saturating_mul(2) } else { width })
     });
+    let vocab = fields.u32_or("vocab_size", 262_144)?;
     let decoder = Decoder {
         family: NAME,
-        vocab: fields.u32_or("vocab_size", 262_144)?,
+        vocab,
+        per_layer: per_layer(fields, vocab)?,
         hidden,
         context: fields.u32_or("max_position_embeddings", if unified { 262_144 } else { 131_072 })?,
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
@@ -126,15 +129,29 @@ fn shapes(fields: &Fields, sliding: &[bool], keys_as_values: bool) -> Result<Vec
 
 fn refuse_features(fields: &Fields) -> Result<()> {
     let refuse = |feature: &str| Err(ModelError::Feature { family: NAME, feature: feature.into() });
-    let per_layer = if is_unified(fields)? { 0 } else { 256 }; // transformers' defaults
-    if fields.u32_or("hidden_size_per_layer_input", per_layer)? != 0 {
-        return refuse("per-layer embeddings (hidden_size_per_layer_input)");
-    }
     // The mode "vision" changes attention between image tokens only.
     if fields.str_opt("use_bidirectional_attention")?.is_some_and(|mode| mode != "vision") {
         return refuse("use_bidirectional_attention");
     }
     Ok(())
+}
+
+/// Numbers of its own that each layer gets of a token, if it gets any. The second table must have a row for each token.
+fn per_layer(fields: &Fields, vocab: u32) -> Result<Option<u32>> {
+    const KEY: &str = "hidden_size_per_layer_input";
+    // transformers' defaults: null is none, and so is a missing key of 12B's kind.
+    let none = is_unified(fields)? || fields.keys().any(|key| key == KEY);
+    let width = fields.u32_or(KEY, if none { 0 } else { 256 })?;
+    if width == 0 {
+        return Ok(None);
+    }
+    match fields.u32_or("vocab_size_per_layer_input", 262_144)? {
+        rows if rows == vocab => Ok(Some(width)),
+        rows => {
+            let why = format!("is {rows}, and the vocabulary has {vocab} tokens");
+            Err(fields.bad("vocab_size_per_layer_input", why))
+        }
+    }
 }
 
 fn rope(fields: &Fields, kind: &str, head_dim: u32) -> Result<Rope> {
@@ -151,9 +168,6 @@ fn rope(fields: &Fields, kind: &str, head_dim: u32) -> Result<Rope> {
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    if metadata.u32_or("gemma4.embedding_length_per_layer_input", 0)? != 0 {
-        return Err(ModelError::Feature { family: NAME, feature: "per-layer embeddings".into() });
-    }
     let hidden = metadata.u32("gemma4.embedding_length")?;
     let count = metadata.layers("gemma4.block_count")? as usize;
     let heads = metadata.u32("gemma4.attention.head_count")?;
@@ -183,6 +197,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let decoder = Decoder {
         family: NAME,
         vocab: metadata.vocabulary()?,
+        per_layer: metadata.u32_opt("gemma4.embedding_length_per_layer_input")?.filter(|width| *width > 0),
         hidden,
         context: metadata.u32("gemma4.context_length")?,
         eps: metadata.eps("gemma4.attention.layer_norm_rms_epsilon")?,

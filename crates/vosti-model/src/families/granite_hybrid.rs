@@ -112,6 +112,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         eps: metadata.eps(&key("attention.layer_norm_rms_epsilon"))?,
         embed_scale: 1.0,
         final_softcap: 0.0,
+        per_layer: None,
         logits_divisor: 1.0,
         tied: false,
         naming: Naming::Gguf,

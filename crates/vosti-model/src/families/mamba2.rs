@@ -71,6 +71,7 @@ fn decoder(mamba: Mamba, count: u32, eps: f64, [vocab, hidden, context]: [u32; 3
         eps,
         embed_scale: 1.0,
         final_softcap: 0.0,
+        per_layer: None,
         logits_divisor: 1.0,
         tied: false,
         naming: Naming::Gguf,

@@ -2,8 +2,8 @@
 //!
 //! A plan never depends on a batch, a query length or a phase: kernels are chosen from the model's dimensions and the target
 //! alone. Buffers alternate, so that no op writes a buffer that it reads. This module has the layer as a whole and what its
-//! parts are made with; `attention.rs`, `both.rs`, `conv.rs`, `delta.rs`, `mamba.rs`, `mlp.rs` and `head.rs` have the
-//! parts.
+//! parts are made with; `attention.rs`, `both.rs`, `conv.rs`, `delta.rs`, `mamba.rs`, `mlp.rs`, `per_layer.rs` and
+//! `head.rs` have the parts.
 //! Read next: `recipe.rs`, then `weights.rs`, which turns recipes into tensors.
 
 mod attention;
@@ -13,6 +13,7 @@ mod delta;
 mod head;
 mod mamba;
 mod mlp;
+mod per_layer;
 mod product;
 mod state;
 
@@ -30,6 +31,7 @@ use crate::tensor_names::{Slot, tensor_name};
 
 pub(crate) use head::LIST_PART;
 use mlp::DENSE;
+use per_layer::PerLayer;
 use product::Factor;
 
 /// How matrices that a file has in blocks are multiplied.
@@ -129,6 +131,7 @@ pub(crate) fn plan_with(
         buffers: Vec::new(),
         shared: Vec::new(),
         held: Vec::new(),
+        per_layer: None,
         groups: Vec::new(),
         layers: Vec::new(),
         caches: BTreeMap::new(),
@@ -180,6 +183,8 @@ struct Builder<'a> {
     shared: Vec<u32>,
     /// Shared buffers that a later op of the layer reads.
     held: Vec<u32>,
+    /// What layers make inputs of their own from, in models with per-layer embeddings.
+    per_layer: Option<PerLayer>,
     groups: Vec<GroupDecl>,
     layers: Vec<LayerDecl>,
     /// The program's cache layer that a decoder layer attends to.
@@ -215,6 +220,9 @@ impl Builder<'_> {
     /// Emits the whole forward pass and returns the logits buffer.
     fn decoder(&mut self) -> Result<u32> {
         let mut stream = self.embed()?;
+        if let Some(width) = self.decoder.per_layer {
+            self.embed_per_layer(width, stream[0])?;
+        }
         for index in 0..self.decoder.layers.len() {
             self.layer(index, &mut stream)?;
         }
@@ -253,13 +261,15 @@ impl Builder<'_> {
             stream.swap(0, 1);
         }
 
+        // The last part of a layer multiplies by its scalar.
+        let last = self.per_layer.is_none();
         match &layer.mlp {
             Mlp::None => return Ok(()),
             Mlp::Gated(gated) => {
                 let gate_up = self.gate_up_factor(index, gated, &DENSE);
                 let input = self.enter(index, &MLP, stream[0], &gate_up)?;
                 let output = self.gated(index, gated, (input, gate_up), &DENSE)?;
-                let scalar = layer.scaled.then(|| self.scalar_weight(index));
+                let scalar = (last && layer.scaled).then(|| self.scalar_weight(index));
                 self.join(index, &MLP, output, *stream, scalar)?;
             }
             Mlp::Experts(experts) => {
@@ -274,15 +284,21 @@ impl Builder<'_> {
             }
             Mlp::Both(gated, experts) => {
                 let sum = self.both(index, gated, experts, stream[0])?;
-                let scalar = layer.scaled.then(|| self.scalar_weight(index));
-                self.add_normed((index, &MLP), sum, *stream, scalar)?;
+                let scalar = (last && layer.scaled).then(|| self.scalar_weight(index));
+                self.add_normed((index, MLP.output), sum, *stream, scalar)?;
             }
         }
         stream.swap(0, 1);
+        if let Some(per_layer) = self.per_layer {
+            let scalar = layer.scaled.then(|| self.scalar_weight(index));
+            self.own_input(index, per_layer, *stream, scalar)?;
+            stream.swap(0, 1);
+        }
         Ok(())
     }
 
-    /// Copies the rows of `x` and of the stream that feed logits; the next ops compute only these. Returns the copy of `x`.
+    /// Copies the rows of `x`, of the stream and of the layers' inputs that feed logits; the next ops compute only these. Returns the copy
+    /// of `x`.
     fn choose(&mut self, (x, width): (u32, u32), stream: &mut [u32; STREAM]) -> Result<u32> {
         let hidden = self.decoder.hidden;
         self.rows = RowSet::Selected;
@@ -291,6 +307,7 @@ impl Builder<'_> {
         let k = self.bind("gather", &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
         self.push_rowwise(k, vec![x, stream[0]], vec![out, chosen[0]]);
         *stream = chosen;
+        self.choose_per_layer()?;
         Ok(out)
     }
 
@@ -329,19 +346,18 @@ impl Builder<'_> {
             return Ok(());
         }
         let projected = self.linear((buffer, width), &projection, hidden)?;
-        self.add_normed((index, norms), projected, stream, scalar)
+        self.add_normed((index, norms.output), projected, stream, scalar)
     }
 
     /// Adds the norm of a part's output to the stream: `stream[1] = stream[0] + norm(output)`. `scalar` is the weight that multiplies the
-    /// sum.
+    /// sum, `name` and `slot` are the norm's.
     fn add_normed(
         &mut self,
-        (index, norms): (usize, &Norms),
+        (index, (name, slot)): (usize, (&str, Slot)),
         output: u32,
         stream: [u32; STREAM],
         scalar: Option<String>,
     ) -> Result<()> {
-        let (name, slot) = norms.output;
         let hidden = self.decoder.hidden;
         let mut weights = vec![self.norm_weight("w", &format!("layers.{index}.{name}"), slot, index, hidden)];
         let kernel = if scalar.is_some() { "rmsnorm_add_scaled" } else { "rmsnorm_add" };

@@ -311,6 +311,7 @@ fn write_gemma4_values(w: &mut Writer, config: &Value) {
     w.int("gemma4.attention.key_length", int("global_head_dim"));
     w.int("gemma4.attention.key_length_swa", int("head_dim"));
     w.int("gemma4.attention.shared_kv_layers", shared);
+    w.int("gemma4.embedding_length_per_layer_input", config["hidden_size_per_layer_input"].as_u64().unwrap_or(0));
 }
 
 /// llama.cpp's name of a tensor.
@@ -321,6 +322,9 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "norm.weight" | "norm_f.weight" => return "output_norm.weight".into(),
         "embedding_norm.weight" => return "token_embd_norm.weight".into(),
         "lm_head.weight" => return "output.weight".into(),
+        "embed_tokens_per_layer.weight" => return "per_layer_token_embd.weight".into(),
+        "per_layer_model_projection.weight" => return "per_layer_model_proj.weight".into(),
+        "per_layer_projection_norm.weight" => return "per_layer_proj_norm.weight".into(),
         _ => {}
     }
     let (layer, part) = name.strip_prefix("layers.").unwrap().split_once('.').unwrap();
@@ -378,6 +382,9 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         }
         "mlp.shared_expert_gate" => "ffn_gate_inp_shexp",
         "layer_scalar" => "layer_output_scale",
+        "per_layer_input_gate" => "inp_gate",
+        "per_layer_projection" => "proj",
+        "post_per_layer_input_norm" => "post_norm",
         "operator_norm" => "attn_norm",
         "ffn_norm" => "ffn_norm",
         "self_attn.q_layernorm" => "attn_q_norm",

@@ -112,7 +112,7 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 17] = [
+const BY_CONTRACT: [&str; 18] = [
     "add_bias",
     "combine_bias",
     "combine_scaled",
@@ -123,6 +123,7 @@ const BY_CONTRACT: [&str; 17] = [
     "gate_rows",
     "mamba_inputs",
     "norm_gated",
+    "per_layer_gate",
     "relu_squared",
     "rmsnorm_groups",
     "short_conv",

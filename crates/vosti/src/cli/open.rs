@@ -107,6 +107,10 @@ pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
     let pages = pages(engine);
     let bytes = pool_bytes(deployment.program(), pages);
     eprintln!("model        {}", deployment.describe());
+    if deployment.left_out() > 0 {
+        let tensors = counted(deployment.left_out(), "tensor");
+        eprintln!("left out     {tensors} of images and sounds: requests are texts");
+    }
     eprintln!("device       {}", deployment.device_name());
     eprintln!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
     eprintln!("arithmetic   {}", deployment.arithmetic());

@@ -25,6 +25,8 @@ pub const TINY: [&str; 34] = [
     "gemma3",        // windows, softcap
     "gemma4",        // keys as values
     "gemma4-moe",    // experts beside each perceptron, norms around both, a factor of each expert
+    "gemma4-e2b",    // per-layer embeddings, layers that share a cache and have wider perceptrons
+    "gemma4-e4b",    // per-layer embeddings alone
     "gemma4-shared", // layers that share a cache
     "olmo2",         // norms of outputs alone, of queries and keys whole
     "olmo3",         // the same with windows, and YaRN without
