@@ -12,7 +12,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 34] = [
+pub const TINY: [&str; 36] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
