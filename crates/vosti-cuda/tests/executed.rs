@@ -18,7 +18,7 @@ use vosti_ptx::{Cases, Compiled};
 
 const TARGET: &str = "cuda-sm80";
 /// The bundle of the first is executed whole; of the others the kernels that no model before has.
-const MODELS: [&str; 11] = [
+const MODELS: [&str; 12] = [
     "llama",
     "gemma2",
     "olmo2",
@@ -30,6 +30,7 @@ const MODELS: [&str; 11] = [
     "lfm2",
     "qwen3_5-moe",
     "granite4-h",
+    "nemotron3",
 ];
 
 /// Products whose loops go once around their buffers, with ragged edges, and attention over several pages ahead.
