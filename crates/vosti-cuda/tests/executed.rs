@@ -31,6 +31,7 @@ const MODELS: [&str; 12] = [
     "lfm2",
     "qwen3_5-moe",
     "granite4-h",
+    "nemotron3",
 ];
 
 /// Products whose loops go once around their buffers, with ragged edges, and attention over several pages ahead.

@@ -48,8 +48,8 @@ const RECORDED: [(&str, [&str; 2]); 36] = [
     ("qwen3-next", ["9481a0e479a2b619dde208db677e646b", "4802223e89e3ceaf67ba481365b7c9bf"]),
     ("glm4-moe", ["f379b42cb2ded16cb2075df74f511e4a", "8ad22770208bd5f1c76d94b097d3c6c1"]),
     ("mamba2", ["6bced523926761dd1c66686d743dfc34", "ed6c0b92d8a950f995b2cfcacfc9b428"]),
-    ("nemotron-h", ["", ""]),
-    ("nemotron3", ["", ""]),
+    ("nemotron-h", ["a4225bda81e27666d003b89bfde051c4", "db622c35afc21007ab181112a2a3684d"]),
+    ("nemotron3", ["1c06318a648de627a058783f8dc9f0c8", "554078fb76c256d6bc46f8f115467c11"]),
     ("ernie4_5", ["84dc7372e02b3a8ffe4f01edec19d8ca", "0f5265058f60f4597c70fd0ef3dd48fb"]),
 ];
 
