@@ -79,6 +79,10 @@ CONFIGS = {
     "lfm2": dict(dict(PLAIN, norm_eps=1e-6, rope_theta=1000000.0), model_type="lfm2", block_ff_dim=192,
                  block_multiple_of=64, conv_L_cache=3, conv_bias=False, tie_embedding=True, tie_word_embeddings=True,
                  layer_types=["conv", "full_attention", "conv"]),
+    "lfm2-moe": dict(dict(PLAIN, norm_eps=1e-6, rope_theta=1000000.0), model_type="lfm2_moe", conv_L_cache=3, conv_bias=False,
+                     tie_word_embeddings=True, num_dense_layers=1, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32,
+                     norm_topk_prob=True, routed_scaling_factor=1.0, use_expert_bias=True,
+                     layer_types=["conv", "full_attention", "conv"]),
     "qwen3_5": dict(PLAIN, model_type="qwen3_5_text", tie_word_embeddings=True, head_dim=32,
                     layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
                     linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=32, linear_conv_kernel_dim=4,
@@ -133,7 +137,7 @@ CONFIGS = {
 # Chosen so that no more than one position in a hundred has two tokens that tie within transformers' own BF16 error. Of a mixture,
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
-         "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "qwen3_5": 936,
+         "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "lfm2-moe": 301, "qwen3_5": 936,
          "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
          "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
          "gemma4-shared": 1005}
@@ -145,12 +149,12 @@ GAINS = {"self_attn.q_proj": 0.5, "self_attn.k_proj": 0.5, "conv.in_proj": 0.6, 
 
 def randomise(model, generator):
     """Weights of a spread that keeps every layer's output of the order of its input, in BF16 values."""
-    buffers = [b for b in model.named_buffers() if "layer_scalar" in b[0] or "correction_bias" in b[0]]
+    buffers = [b for b in model.named_buffers() if b[0].endswith(("layer_scalar", "correction_bias", "expert_bias"))]
     for name, tensor in list(model.named_parameters()) + buffers:
         noise = torch.randn(tensor.shape, generator=generator)
         if "layer_scalar" in name:
             value = 1.0 + 0.25 * noise
-        elif name.endswith("correction_bias"):
+        elif name.endswith(("correction_bias", "expert_bias")):
             value = 0.1 * noise
         elif name.endswith("bias") and not name.endswith("dt_bias"):
             value = 0.5 * noise
@@ -184,6 +188,7 @@ def randomise(model, generator):
 # The names of an expert's gate, up and down in published checkpoints.
 EXPERT = {"qwen3_moe": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj", "mlp.experts.{}.down_proj"),
           "mixtral": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3", "block_sparse_moe.experts.{}.w2")}
+EXPERT["lfm2_moe"] = tuple(name.replace("block_sparse_moe", "feed_forward") for name in EXPERT["mixtral"])
 EXPERT["olmoe"] = EXPERT["glm4_moe"] = EXPERT["qwen3_next"] = EXPERT["qwen3_moe"]
 ROUTER = {"mixtral": ("mlp.gate.", "block_sparse_moe.gate."), "granitemoe": ("moe.router.", "moe.router.layer.")}
 ROUTER["granitemoehybrid"] = ROUTER["granitemoe"]
@@ -199,7 +204,8 @@ def published(state, model_type):
             parts = [(f"{layer}.experts.{i}.{part}.weight", own) for i, own in enumerate(tensor)] if part else [(name, tensor)]
             out |= {own: rows.contiguous() for own, rows in parts}
             continue
-        layer, _, part = name.partition("mlp.experts.") if "mlp.experts." in name else name.partition("block_sparse_moe.experts.")
+        places = ("mlp.experts.", "block_sparse_moe.experts.", "feed_forward.experts.")
+        layer, _, part = name.partition(next((place for place in places if place in name), places[0]))
         if not part or model_type.startswith(("qwen3_5", "gpt_oss")):
             out[name.replace(*ROUTER.get(model_type, ("", "")))] = tensor
         elif model_type.startswith("granitemoe"):

@@ -49,6 +49,7 @@ const TINY: &[(&str, &str)] = texts![
     "granite-moe" in "../tests/tiny/granite-moe/config.json",
     "gpt-oss" in "../tests/tiny/gpt-oss/config.json",
     "lfm2" in "../tests/tiny/lfm2/config.json",
+    "lfm2-moe" in "../tests/tiny/lfm2-moe/config.json",
     "qwen3_5" in "../tests/tiny/qwen3_5/config.json",
     "qwen3_5-moe" in "../tests/tiny/qwen3_5-moe/config.json",
     "qwen3-next" in "../tests/tiny/qwen3-next/config.json",

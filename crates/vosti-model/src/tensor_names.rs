@@ -188,6 +188,13 @@ pub(crate) fn expert_name(
     if naming == Naming::NemotronH {
         return of_one_part(&expert_name(Naming::HuggingFace, tensors, slot, layer, expert));
     }
+    if naming == Naming::Lfm2 {
+        let name = expert_name(Naming::HuggingFace, tensors, slot, layer, expert);
+        return match slot {
+            Bias => format!("layers.{layer}.feed_forward.expert_bias"),
+            _ => name.replacen("block_sparse_moe", "feed_forward", 1),
+        };
+    }
     if naming.is_gguf() {
         let part = match slot {
             Router => "ffn_gate_inp.weight",

@@ -558,6 +558,11 @@ fn an_lfm2_with_convolutions_computes_transformers_logits() {
 }
 
 #[test]
+fn an_lfm2_with_experts_computes_transformers_logits() {
+    check("lfm2-moe");
+}
+
+#[test]
 fn an_ernie4_5_with_interleaved_heads_computes_transformers_logits() {
     check("ernie4_5");
 }

@@ -171,6 +171,11 @@ fn an_lfm2_reads_the_same_from_both() {
 }
 
 #[test]
+fn an_lfm2_with_experts_reads_the_same_from_both() {
+    check("lfm2-moe");
+}
+
+#[test]
 fn an_ernie4_5_reads_the_same_from_both() {
     check("ernie4_5");
 }

@@ -262,6 +262,15 @@ fn a_delta_rule_with_other_heads_is_refused_with_its_tensor() {
 }
 
 #[test]
+fn experts_behind_a_convolution_of_another_number_are_refused_with_their_tensor() {
+    let messages = [
+        ("layers.1.router", "feed_forward.gate.weight` has shape [8, 64], the configuration says [12, 64]"),
+        ("layers.2.experts.gate_up", "feed_forward.experts.8.w1.weight` is missing"),
+    ];
+    misfit("lfm2-moe", ("num_experts", 12), &messages);
+}
+
+#[test]
 fn layers_of_one_part_with_other_numbers_are_refused_with_their_tensor() {
     let experts = [
         ("layers.1.router", "mixer.gate.weight` has shape [10, 64], the configuration says [12, 64]"),

@@ -143,6 +143,8 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("smollm3", "use_sliding_window", json!(true)),
         ("gemma2", "use_bidirectional_attention", json!(true)),
         ("lfm2", "conv_bias", json!(true)),
+        ("lfm2-moe", "conv_bias", json!(true)),
+        ("lfm2-moe", "use_expert_bias", json!(false)),
         ("qwen3_5", "attn_output_gate", json!(false)),
         ("granite4", "layer_types", json!(["attention", "conv", "attention"])),
         ("granite4-h", "layer_types", json!(["mamba"])),

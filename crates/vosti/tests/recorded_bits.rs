@@ -14,7 +14,7 @@ use vosti_contract::Dtype;
 use vosti_cpu::isa::Isa;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
-const RECORDED: [(&str, [&str; 2]); 34] = [
+const RECORDED: [(&str, [&str; 2]); 35] = [
     ("llama", ["51d341077d4ba0d0a2a22259c7cfb971", "80f3e6bc816577ae9f464ae29b4c1397"]),
     ("llama-untied", ["db18f4fe4ad8a1fec114f597f9190625", "d27bdff1bc666aa084b3805681983d83"]),
     ("qwen2", ["1079bbc88750f63c9ef4a827892fbc40", "4110678161b9a0a7cfbf1aee51c5560d"]),
@@ -41,6 +41,7 @@ const RECORDED: [(&str, [&str; 2]); 34] = [
     ("granite-moe", ["84ed0da3b5f1b5f7d3318237f99e673f", "fbeab4efe306a372abed2d947a51c532"]),
     ("gpt-oss", ["98b33e76525d1f6fcd3ca1f8390c2c85", "635bac9b3cd795e7537d03010f7db4b7"]),
     ("lfm2", ["46b531afff0ebc2054bdd7d9e7a76ef4", "ab29c13a6f56edf2c98bf331c78fba71"]),
+    ("lfm2-moe", ["ab848912fd1ff1c05a80b33826c6cfe3", "b9e180f215c7b2a1ef6d821590173df8"]),
     ("qwen3_5", ["33be58fefe98308604cf4efa53f35d85", "5e70127b2f1c58f51726ae4af165fcb7"]),
     ("qwen3_5-moe", ["c1959769a088b8c747f0c932f4d09b89", "b0e829dcc97140bab8ffe7b5756d1c29"]),
     ("qwen3-next", ["9481a0e479a2b619dde208db677e646b", "4802223e89e3ceaf67ba481365b7c9bf"]),

@@ -1,13 +1,15 @@
-//! LFM2 (dense): most layers mix rows by a short gated convolution, the others by attention with an RMS norm on each query and key
-//! head.
+//! LFM2: most layers mix rows by a short gated convolution, the others by attention with an RMS norm on each query and key head. LFM2 MoE
+//! has a mixture of experts in all layers but the first few: a share is the sigmoid of the router's logit, and a bias of each expert joins
+//! it for the choice alone.
 //!
-//! Source: transformers `models/lfm2`; llama.cpp's `lfm2`. The gated inputs of a convolution are cached in the activations' type, as
+//! Source: transformers `models/lfm2` and `models/lfm2_moe`; llama.cpp's `lfm2` and `lfm2moe`. The gated inputs of a convolution are cached in the activations' type, as
 //! transformers caches them, and its sum is in FP32, oldest input first: that is the definition here.
 
+use super::experts::{self, Keys};
 use super::rotary::{gguf_rope, rope_of};
 use super::{Family, llama, refuse_flag};
 use crate::config::{Fields, layer_count, layers_of_kind};
-use crate::decoder::{Attention, Decoder, Layer, Mixer, Naming, QkNorm, ShortConv};
+use crate::decoder::{Attention, Decoder, ExpertTensors, Experts, Layer, Mixer, Naming, QkNorm, Score, ShortConv};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -21,8 +23,44 @@ pub(super) const FAMILY: Family = Family {
     from_gguf,
 };
 
+pub(super) const MIXTURE: Family = Family {
+    name: "LFM2 MoE",
+    model_types: &["lfm2_moe"],
+    architecture: "lfm2moe",
+    examples: &["LiquidAI/LFM2-8B-A1B", "LiquidAI/LFM2-24B-A2B"],
+    from_config: mixture_from_config,
+    from_gguf: mixture_from_gguf,
+    ..FAMILY
+};
+
+fn refuse<T>(family: &Family, feature: &str) -> Result<T> {
+    Err(ModelError::Feature { family: family.name, feature: feature.into() })
+}
+
 fn from_config(fields: &Fields) -> Result<Decoder> {
-    refuse_flag(fields, FAMILY.name, "conv_bias")?;
+    configured(fields, &FAMILY, width(fields)?)
+}
+
+fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
+    if !fields.bool_or("use_expert_bias", true)? {
+        return refuse(&MIXTURE, "use_expert_bias = false");
+    }
+    let decoder = configured(fields, &MIXTURE, fields.u32("intermediate_size")?)?;
+    let normed = fields.bool_or("norm_topk_prob", true)?;
+    let mixture = experts::read_config(fields, Keys::USUAL, normed, ExpertTensors::Mixtral)?;
+    let mixture = mixed_by(mixture, fields.f64_or("routed_scaling_factor", 1.0)?);
+    let first = fields.u32_or("num_dense_layers", 2)? as usize;
+    Ok(experts::put(decoder, &mixture, |i| i >= first))
+}
+
+/// LFM2's router.
+fn mixed_by(mixture: Experts, scale: f64) -> Experts {
+    Experts { score: Score::Sigmoid, scale, ..mixture }
+}
+
+/// What the families share; `width` is a perceptron's.
+fn configured(fields: &Fields, family: &Family, width: u32) -> Result<Decoder> {
+    refuse_flag(fields, family.name, "conv_bias")?;
     let hidden = fields.u32("hidden_size")?;
     let heads = fields.u32_or("num_attention_heads", 32)?;
     let head_dim = hidden.checked_div(heads).filter(|d| d * heads == hidden).ok_or_else(|| {
@@ -32,9 +70,9 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     let count = layer_count(fields, "num_hidden_layers")?;
     let attention = normed(llama::attention(heads, kv_heads, rope_of(fields, head_dim, 1_000_000.0)?));
     let conv = ShortConv { taps: fields.u32_or("conv_L_cache", 3)? };
-    let layer = llama::layer(attention, llama::gated(width(fields)?));
+    let layer = llama::layer(attention, llama::gated(width));
     Ok(Decoder {
-        family: FAMILY.name,
+        family: family.name,
         vocab: fields.u32("vocab_size")?,
         hidden,
         context: fields.u32_or("max_position_embeddings", 128_000)?,
@@ -73,9 +111,25 @@ fn width(fields: &Fields) -> Result<u32> {
 }
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
-    let key = |name: &str| format!("lfm2.{name}");
+    stored(metadata, &FAMILY)
+}
+
+fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
+    let key = |name: &str| format!("{}.{name}", MIXTURE.architecture);
+    // 2 is the sigmoid.
+    if metadata.u32(&key("expert_gating_func"))? != 2 {
+        return refuse(&MIXTURE, "a router whose scores are no sigmoid (expert_gating_func)");
+    }
+    let mixture = experts::read_gguf(metadata, MIXTURE.architecture, true)?;
+    let mixture = mixed_by(mixture, metadata.f64_or(&key("expert_weights_scale"), 1.0)?);
+    Ok(experts::put_stored(stored(metadata, &MIXTURE)?, metadata, &mixture))
+}
+
+/// Reads what the architectures share.
+fn stored(metadata: &Metadata, family: &Family) -> Result<Decoder> {
+    let key = |name: &str| format!("{}.{name}", family.architecture);
     if metadata.u32_or(&key("attention.sliding_window"), 0)? != 0 {
-        return Err(ModelError::Feature { family: FAMILY.name, feature: "a sliding window".into() });
+        return refuse(family, "a sliding window");
     }
     let hidden = metadata.u32(&key("embedding_length"))?;
     let count = metadata.layers(&key("block_count"))? as usize;
@@ -84,7 +138,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     // Layers without attention have no KV head.
     let kv_heads = metadata.u32_each(&key("attention.head_count_kv"), count)?;
     let widths = metadata.u32_each(&key("feed_forward_length"), count)?;
-    let rope = gguf_rope(metadata, FAMILY.architecture, head_dim, 1_000_000.0)?;
+    let rope = gguf_rope(metadata, family.architecture, head_dim, 1_000_000.0)?;
     let conv = ShortConv { taps: metadata.u32(&key("shortconv.l_cache"))? };
     let layer = |(kv_heads, width): (&u32, &u32)| {
         llama::layer(normed(llama::attention(heads, *kv_heads, rope.clone())), llama::gated(*width))
@@ -92,7 +146,7 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let layers = kv_heads.iter().zip(&widths).map(layer).collect();
     let convolutions: Vec<bool> = kv_heads.iter().map(|heads| *heads == 0).collect();
     Ok(Decoder {
-        family: FAMILY.name,
+        family: family.name,
         vocab: metadata.vocabulary()?,
         hidden,
         context: metadata.u32(&key("context_length"))?,

@@ -56,7 +56,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 25] = [
+pub static FAMILIES: [Family; 26] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -78,6 +78,7 @@ pub static FAMILIES: [Family; 25] = [
     gpt_oss::FAMILY,
     smollm3::FAMILY,
     lfm2::FAMILY,
+    lfm2::MIXTURE,
     ernie4_5::FAMILY,
     mamba2::FAMILY,
     nemotron_h::FAMILY,

@@ -117,6 +117,7 @@ fn architecture(config: &Value) -> &str {
         "qwen3_5_moe" => "qwen35moe",
         "qwen3_next" => "qwen3next",
         "gpt_oss" => "gpt-oss",
+        "lfm2_moe" => "lfm2moe",
         "nemotron_h" if config["n_routed_experts"].is_u64() => "nemotron_h_moe",
         same => same,
     }
@@ -168,6 +169,13 @@ fn write_values(w: &mut Writer, config: &Value) {
             // Two thirds, rounded up.
             let multiple = int("block_multiple_of");
             w.int(&key("feed_forward_length"), (int("block_ff_dim") * 2 / 3).next_multiple_of(multiple));
+            w.int(&key("shortconv.l_cache"), int("conv_L_cache"));
+        }
+        "lfm2moe" => {
+            write_kv_heads(w, config, "conv", &key);
+            w.int(&key("feed_forward_length"), int("intermediate_size"));
+            w.int(&key("leading_dense_block_count"), int("num_dense_layers"));
+            w.int(&key("expert_gating_func"), 2);
             w.int(&key("shortconv.l_cache"), int("conv_L_cache"));
         }
         _ => {
@@ -337,7 +345,8 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     if let Some(projection) = part.strip_suffix("_proj.bias") {
         return format!("blk.{layer}.attn_{}.bias", projection.strip_prefix("self_attn.").unwrap());
     }
-    if ["mlp.gate.e_score_correction_bias", "mixer.gate.e_score_correction_bias"].contains(&part) {
+    let biases = ["mlp.gate.e_score_correction_bias", "mixer.gate.e_score_correction_bias", "feed_forward.expert_bias"];
+    if biases.contains(&part) {
         return format!("blk.{layer}.exp_probs_b.bias");
     }
     let part = part.trim_end_matches(".weight").replace("mixer.", "mamba.");
@@ -383,6 +392,7 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "self_attn.q_layernorm" => "attn_q_norm",
         "self_attn.k_layernorm" => "attn_k_norm",
         "self_attn.out_proj" => "attn_output",
+        "feed_forward.gate" => "ffn_gate_inp",
         "feed_forward.w1" => "ffn_gate",
         "feed_forward.w3" => "ffn_up",
         "feed_forward.w2" => "ffn_down",
@@ -442,7 +452,7 @@ type Expert = (usize, Vec<usize>, Vec<f32>);
 fn expert_of(name: &str) -> Option<(String, usize)> {
     let layers = name.strip_prefix("model.layers.").or_else(|| name.strip_prefix("backbone.layers."))?;
     let (layer, rest) = layers.split_once('.')?;
-    let places = ["mlp.experts.", "block_sparse_moe.experts.", "mixer.experts."];
+    let places = ["mlp.experts.", "block_sparse_moe.experts.", "mixer.experts.", "feed_forward.experts."];
     let rest = places.into_iter().find_map(|place| rest.strip_prefix(place))?;
     let (expert, matrix) = rest.split_once('.')?;
     let part = match matrix {

@@ -12,7 +12,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 34] = [
+pub const TINY: [&str; 35] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -39,6 +39,7 @@ pub const TINY: [&str; 34] = [
     "granite-moe",   // all experts in one tensor, six of a row
     "gpt-oss",       // sinks, windows, biases everywhere, clamped experts whose gates and ups alternate
     "lfm2",          // convolutions in two of three layers
+    "lfm2-moe",      // the same with a mixture of experts behind two of them
     "qwen3_5",       // gated delta rules in two of three layers, gated attention
     "qwen3_5-moe",   // the same with experts beside a perceptron that has a gate
     "qwen3-next",    // the same with ten experts of a row, and projections in two tensors
