@@ -150,6 +150,8 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
         texts.retain(
             |text| !matches!(text.constants.get("TOPK"), Some(Const::Int(chosen)) if *chosen > CHOICES_MAX_GPU),
         );
+        // Results of a state are in FP32 in front of a product in integers, and no GPU runs a layer with a state.
+        texts.retain(|text| text.kernel != "gather" || text.act == Dtype::Bf16);
     }
     Ok(texts)
 }
