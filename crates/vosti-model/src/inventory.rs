@@ -152,6 +152,8 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
         texts.retain(
             |text| !matches!(text.constants.get("TOPK"), Some(Const::Int(chosen)) if *chosen > CHOICES_MAX_GPU),
         );
+        // Results of a state are in FP32 in front of a product in integers, and no GPU runs a layer with a state.
+        texts.retain(|text| text.kernel != "gather" || text.act == Dtype::Bf16);
     }
     Ok(texts)
 }
@@ -247,12 +249,12 @@ mod tests {
 
     /// A new constant of a kernel multiplies the number of its texts, so this number is limited.
     #[test]
-    fn a_target_has_at_most_a_hundred_and_sixty_texts() {
+    fn a_target_has_at_most_a_hundred_and_fifty_texts() {
         for target in vosti_kernels::targets() {
             let texts = inventory(target).unwrap();
             let [bf16, fp32] = [Dtype::Bf16, Dtype::F32].map(|act| texts.iter().filter(|text| text.act == act).count());
             println!("{target}: {bf16} in BF16, {fp32} in FP32");
-            assert!((40..=160).contains(&bf16), "{target}: {bf16}");
+            assert!((40..=150).contains(&bf16), "{target}: {bf16}");
         }
     }
 }

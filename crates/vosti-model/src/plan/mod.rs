@@ -304,7 +304,7 @@ impl Builder<'_> {
         self.rows = RowSet::Selected;
         let chosen = [0; STREAM].map(|_: u32| self.buffer(hidden, Dtype::F32, RowSet::Selected));
         let out = self.fresh(width, self.dtype(x));
-        let k = self.bind("gather", &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
+        let k = self.bind_as("gather", self.dtype(x), &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
         self.push_rowwise(k, vec![x, stream[0]], vec![out, chosen[0]]);
         *stream = chosen;
         self.choose_per_layer()?;
