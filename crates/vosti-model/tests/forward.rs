@@ -443,182 +443,51 @@ fn check(name: &str) {
     assert!(off <= 1e-4 * largest, "{name}: off by {off} of {largest}");
 }
 
-#[test]
-fn a_llama_with_scaled_rope_and_tied_embeddings_computes_transformers_logits() {
-    check("llama");
+/// A test for each tiny model.
+macro_rules! each_computes_transformers_logits {
+    ($($test:ident $name:literal)*) => {
+        $(#[test]
+        fn $test() {
+            check($name);
+        })*
+    };
 }
 
-#[test]
-fn a_llama_with_groups_of_three_and_its_own_head_computes_transformers_logits() {
-    check("llama-untied");
-}
-
-#[test]
-fn a_gpt_oss_with_sinks_and_biases_computes_transformers_logits() {
-    check("gpt-oss");
-}
-
-#[test]
-fn a_qwen3_computes_transformers_logits() {
-    check("qwen3");
-}
-
-#[test]
-fn a_gemma3_with_windows_and_softcap_computes_transformers_logits() {
-    check("gemma3");
-}
-
-#[test]
-fn a_gemma4_with_keys_as_values_computes_transformers_logits() {
-    check("gemma4");
-}
-
-#[test]
-fn a_gemma4_with_shared_caches_computes_transformers_logits() {
-    check("gemma4-shared");
-}
-
-#[test]
-fn a_gemma4_with_experts_beside_its_perceptrons_computes_transformers_logits() {
-    check("gemma4-moe");
-}
-
-#[test]
-fn a_gemma4_with_per_layer_embeddings_and_shared_caches_computes_transformers_logits() {
-    check("gemma4-e2b");
-}
-
-#[test]
-fn a_gemma4_with_per_layer_embeddings_computes_transformers_logits() {
-    check("gemma4-e4b");
-}
-
-#[test]
-fn a_qwen2_with_biases_computes_transformers_logits() {
-    check("qwen2");
-}
-
-#[test]
-fn a_ministral_with_windows_computes_transformers_logits() {
-    check("ministral");
-}
-
-#[test]
-fn a_ministral3_with_yarn_and_queries_scaled_by_position_computes_transformers_logits() {
-    check("ministral3");
-}
-
-#[test]
-fn a_phi3_with_fused_tensors_partial_rotation_and_longrope_computes_transformers_logits() {
-    check("phi3");
-}
-
-#[test]
-fn a_gemma2_with_soft_caps_computes_transformers_logits() {
-    check("gemma2");
-}
-
-#[test]
-fn an_olmo2_with_norms_of_whole_queries_computes_transformers_logits() {
-    check("olmo2");
-}
-
-#[test]
-fn an_olmo3_with_windows_and_yarn_computes_transformers_logits() {
-    check("olmo3");
-}
-
-#[test]
-fn a_granite_with_multipliers_computes_transformers_logits() {
-    check("granite");
-}
-
-#[test]
-fn a_dense_granite4_computes_transformers_logits() {
-    check("granite4");
-}
-
-#[test]
-fn a_granite4_with_mamba_layers_computes_transformers_logits() {
-    check("granite4-h");
-}
-
-#[test]
-fn a_granite4_with_mamba_layers_and_experts_computes_transformers_logits() {
-    check("granite4-moe");
-}
-
-#[test]
-fn a_nemotron_h_of_single_parts_computes_transformers_logits() {
-    check("nemotron-h");
-}
-
-#[test]
-fn a_nemotron3_with_experts_without_gates_computes_transformers_logits() {
-    check("nemotron3");
-}
-
-#[test]
-fn a_mamba2_without_attention_computes_transformers_logits() {
-    check("mamba2");
-}
-
-#[test]
-fn a_smollm3_with_a_layer_without_rotation_computes_transformers_logits() {
-    check("smollm3");
-}
-
-#[test]
-fn a_qwen3_5_with_a_gated_delta_rule_computes_transformers_logits() {
-    check("qwen3_5");
-}
-
-#[test]
-fn an_lfm2_with_convolutions_computes_transformers_logits() {
-    check("lfm2");
-}
-
-#[test]
-fn an_lfm2_with_experts_computes_transformers_logits() {
-    check("lfm2-moe");
-}
-
-#[test]
-fn an_ernie4_5_with_interleaved_heads_computes_transformers_logits() {
-    check("ernie4_5");
-}
-
-#[test]
-fn a_qwen3_with_experts_and_a_dense_layer_computes_transformers_logits() {
-    check("qwen3-moe");
-}
-
-#[test]
-fn an_olmoe_with_shares_that_do_not_add_up_computes_transformers_logits() {
-    check("olmoe");
-}
-
-#[test]
-fn a_mixtral_computes_transformers_logits() {
-    check("mixtral");
-}
-
-#[test]
-fn a_granite_with_experts_computes_transformers_logits() {
-    check("granite-moe");
-}
-
-#[test]
-fn a_glm_with_a_sigmoid_router_and_a_shared_expert_computes_transformers_logits() {
-    check("glm4-moe");
-}
-
-#[test]
-fn a_qwen3_5_with_experts_beside_a_gated_perceptron_computes_transformers_logits() {
-    check("qwen3_5-moe");
-}
-
-#[test]
-fn a_qwen3_next_with_ten_experts_of_a_row_computes_transformers_logits() {
-    check("qwen3-next");
+each_computes_transformers_logits! {
+    a_llama_with_scaled_rope_and_tied_embeddings "llama"
+    a_llama_with_groups_of_three_and_its_own_head "llama-untied"
+    a_gpt_oss_with_sinks_and_biases "gpt-oss"
+    a_qwen3 "qwen3"
+    a_gemma3_with_windows_and_softcap "gemma3"
+    a_gemma4_with_keys_as_values "gemma4"
+    a_gemma4_with_shared_caches "gemma4-shared"
+    a_gemma4_with_experts_beside_its_perceptrons "gemma4-moe"
+    a_gemma4_with_per_layer_embeddings_and_shared_caches "gemma4-e2b"
+    a_gemma4_with_per_layer_embeddings "gemma4-e4b"
+    a_qwen2_with_biases "qwen2"
+    a_ministral_with_windows "ministral"
+    a_ministral3_with_yarn_and_queries_scaled_by_position "ministral3"
+    a_phi3_with_fused_tensors_partial_rotation_and_longrope "phi3"
+    a_gemma2_with_soft_caps "gemma2"
+    an_olmo2_with_norms_of_whole_queries "olmo2"
+    an_olmo3_with_windows_and_yarn "olmo3"
+    a_granite_with_multipliers "granite"
+    a_dense_granite4 "granite4"
+    a_granite4_with_mamba_layers "granite4-h"
+    a_granite4_with_mamba_layers_and_experts "granite4-moe"
+    a_nemotron_h_of_single_parts "nemotron-h"
+    a_nemotron3_with_experts_without_gates "nemotron3"
+    a_mamba2_without_attention "mamba2"
+    a_smollm3_with_a_layer_without_rotation "smollm3"
+    a_qwen3_5_with_a_gated_delta_rule "qwen3_5"
+    an_lfm2_with_convolutions "lfm2"
+    an_lfm2_with_experts "lfm2-moe"
+    an_ernie4_5_with_interleaved_heads "ernie4_5"
+    a_qwen3_with_experts_and_a_dense_layer "qwen3-moe"
+    an_olmoe_with_shares_that_do_not_add_up "olmoe"
+    a_mixtral "mixtral"
+    a_granite_with_experts "granite-moe"
+    a_glm_with_a_sigmoid_router_and_a_shared_expert "glm4-moe"
+    a_qwen3_5_with_experts_beside_a_gated_perceptron "qwen3_5-moe"
+    a_qwen3_next_with_ten_experts_of_a_row "qwen3-next"
 }
