@@ -18,7 +18,8 @@ use safetensors::SafeTensors;
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig};
 use vosti_model::Arithmetic;
 
-const MIXTURES: [&str; 6] = ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "gpt-oss", "nemotron3"];
+/// In Q8_0 the tiny Nemotron 3 and LFM2 MoE are as far off in BF16 as in integers (0.14 and 0.10 of the largest logit), so they tell nothing here.
+const MIXTURES: [&str; 5] = ["qwen3-moe", "olmoe", "mixtral", "granite-moe", "gpt-oss"];
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/tests/tiny").join(name)
@@ -74,15 +75,13 @@ fn experts_in_integers_are_near_the_files_numbers_in_every_chunk() {
         let (kernels, whole) = logits(&path, Arithmetic::Integers16, &tokens, 64);
         let integers: &[&str] = match name {
             "mixtral" | "granite-moe" | "gpt-oss" => &["expert_int_down", "expert_int_glu"],
-            "nemotron3" => &["expert_int_down"],
             _ => &["expert_down", "expert_int_glu"],
         };
         assert_eq!(kernels, integers, "{name}");
         let (_, single) = logits(&path, Arithmetic::Integers16, &tokens, 1);
         assert!(whole.iter().zip(&single).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}: one row at a time");
         let (kernels, floats) = logits(&path, Arithmetic::Bf16, &tokens, 64);
-        let plain = ["expert_down", "expert_glu"];
-        assert_eq!(kernels, plain[..if name == "nemotron3" { 1 } else { 2 }], "{name}");
+        assert_eq!(kernels, ["expert_down", "expert_glu"], "{name}");
         let (ours, theirs) = (off(&whole, &exact), off(&floats, &exact));
         println!("{name}: integers off by {ours:.4}, BF16 by {theirs:.4}");
         // A row near a tie of two experts may choose the other one: a row of gpt-oss's does so in integers.
