@@ -1,10 +1,11 @@
-//! A room for checks. First of all the determinism suite: does every logits vector of a request stay the same, bit for bit, whatever else the engine does?
+//! A room for checks. First of all the determinism suite: does every logits vector of a request stay the same, bit for bit,
+//! whatever else the engine does?
 //!
 //! A *pair* is two complete logits vectors of one token history that two different runs of the engine gave. It passes only if
 //! all bits are equal **and** the evidence is there: the logits are finite and varied, and the relation's event (the batch,
 //! the chunks, the cache hit, the evictions, the drafts) occurred. Missing evidence is a failure.
 //!
-//! The suite is generic over the [`Subject`]: a real model on a device, the engine's symbolic device, or either of them
+//! The suite is generic over the [`Subject`]: a real model on a device, the [`symbolic`] device, or either of them
 //! broken on purpose ([`faults`]). It knows no model, device or deployment. Beside the suite, one request can be [run
 //! again](replay), and servers can be measured [from outside](endpoint). Read [`profile`] for the cases, then `relations/`.
 //!
