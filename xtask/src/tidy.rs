@@ -108,10 +108,7 @@ fn no_device_knows_a_kernel(files: &[File]) -> Vec<String> {
         |file: &&File| DEVICES.iter().any(|folder| file.path.starts_with(folder)) && !file.path.ends_with("/tests.rs");
     for file in rust(files).filter(device) {
         for (line, code) in code(file) {
-            // A function's name is not a kernel's.
-            let called =
-                |word: &str| code[word.as_ptr() as usize - code.as_ptr() as usize + word.len()..].starts_with('(');
-            for word in words(code).filter(|word| kernels.contains(*word) && !called(word)) {
+            for word in words(code).filter(|word| kernels.contains(*word)) {
                 breaches.push(format!("{}:{line}: a device names the kernel {word}", file.path));
             }
         }

@@ -117,7 +117,7 @@ impl Image {
     }
 
     /// Gives each array its place in the largest step, as in a new image.
-    pub fn spread(&mut self)
+    pub fn widen(&mut self)
         ensures final(self).spread_out(*old(self)),
     {
         proof { use_type_invariant(&*self); }

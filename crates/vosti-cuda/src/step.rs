@@ -55,8 +55,8 @@ impl Step {
     }
 
     /// Gives each array its place in the largest step.
-    pub fn spread(&mut self) {
-        self.metadata.spread();
+    pub fn widen(&mut self) {
+        self.metadata.widen();
     }
 
     /// Uploads the part that the step uses.

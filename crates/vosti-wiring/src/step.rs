@@ -95,8 +95,8 @@ impl<A: Ints> Metadata<A> {
     }
 
     /// Gives each part its place in the largest step again, after [`Metadata::pack`] moved it.
-    pub fn spread(&mut self) {
-        self.image.spread();
+    pub fn widen(&mut self) {
+        self.image.widen();
     }
 
     /// As [`Metadata::fill`], with no more room for each part than the step's launches need ([`Image::pack`]). With a `room`

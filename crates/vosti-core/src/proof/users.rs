@@ -207,7 +207,7 @@ fn launches_of(image: &Image, tiling: usize) -> (out: (usize, usize, usize, usiz
     (image.len(), rows, selected, image.tiles(tiling), image.length())
 }
 
-/// A new image takes what it was made for, in places for the largest step; and after `spread` its places are those again. There is one
+/// A new image takes what it was made for, in places for the largest step; and after `widen` its places are those again. There is one
 /// for every program and device within the bounds of the proofs.
 fn made_of(program: &Program, tilings: &[Tiling], rows: usize, selected: usize) -> (out: Result<Image, ImageError>)
     ensures
@@ -221,7 +221,7 @@ fn made_of(program: &Program, tilings: &[Tiling], rows: usize, selected: usize) 
         },
 {
     let mut image = Image::new(program, tilings, rows, selected)?;
-    image.spread();
+    image.widen();
     Ok(image)
 }
 

@@ -172,7 +172,7 @@ impl<D: Driver> CudaDevice<D> {
     pub fn probe(&mut self, options: ProbeOptions, mut hooks: Hooks) -> Result<(), CudaError> {
         let kernels = self.wiring.kernels.len();
         // Give arrays their places in the largest step, because sides may be as large.
-        self.step.spread();
+        self.step.widen();
         self.point();
         for kernel in 0..kernels {
             let lab = self.lab(kernel);
