@@ -11,8 +11,10 @@ mod reference;
 pub use reference::{Answer, Reference, answer};
 use vosti_engine::math::{first_largest, top};
 
+use std::ops::Range;
 use vosti_core::{
     BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan, Token,
+    Uses,
 };
 
 /// Mixes one more value into a hash.
@@ -23,6 +25,21 @@ pub(crate) fn mix(hash: u64, value: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// What an op reads and writes at one row: buffers, and the cache of the row's sequence by position.
+pub(crate) trait Row {
+    type Error;
+
+    fn read(&self, buffer: u32) -> u64;
+
+    fn write(&mut self, buffer: u32, value: u64);
+
+    /// What a layer's cache has at these positions, in order.
+    fn entries(&self, layer: u32, positions: Range<usize>) -> Result<impl Iterator<Item = u64>, Self::Error>;
+
+    /// Stores the entry of the row's own position, which is given.
+    fn store(&mut self, layer: u32, position: usize, entry: u64) -> Result<(), Self::Error>;
+}
+
 /// The functions that the symbolic kernels compute. `seed` stands for the weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
@@ -30,42 +47,26 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    fn start(self, op: u64, k: u32) -> u64 {
-        mix(mix(self.seed, op), u64::from(k))
-    }
-
-    /// The hash that stands for an embedding.
-    pub fn embed(self, k: u32, token: Token) -> u64 {
-        mix(self.start(1, k), u64::from(token))
-    }
-
-    /// The hash that stands for an output of a row-wise op at a position.
-    pub fn rowwise(self, k: u32, out: usize, position: usize, ins: impl Iterator<Item = u64>) -> u64 {
-        let hash = mix(mix(self.start(2, k), out as u64), position as u64);
-        ins.fold(hash, mix)
-    }
-
-    /// The hash that stands for a position's keys and values; `earlier` has those before it that a store sees which looks back.
-    pub fn store(
-        self,
-        k: u32,
-        position: usize,
-        ins: impl Iterator<Item = u64>,
-        earlier: impl Iterator<Item = u64>,
-    ) -> u64 {
-        ins.chain(earlier).fold(mix(self.start(3, k), position as u64), mix)
-    }
-
-    /// The hash that stands for an attention output: a sum over the keys, each scrambled with its place in the logical order.
-    /// It notices what a chain of `mix` would notice, and is faster.
-    pub fn attend(self, k: u32, query: u64, position: usize, keys: impl Iterator<Item = u64>) -> u64 {
-        let start = mix(mix(self.start(4, k), query), position as u64);
-        let add = |(sum, place): (u64, u64), key: u64| {
-            let scrambled = (key ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            (sum.wrapping_add(scrambled ^ (scrambled >> 32)), place + 1)
-        };
-        let (sum, count) = keys.fold((0, 1), add);
-        mix(mix(start, sum), count)
+    /// Computes an op at a row: each result is a hash of all that it may depend on.
+    pub fn compute<R: Row>(self, used: &Uses, token: Token, position: usize, row: &mut R) -> Result<(), R::Error> {
+        let mut hash = mix(mix(self.seed, u64::from(used.binding)), position as u64);
+        if used.tokens {
+            hash = mix(hash, u64::from(token));
+        }
+        hash = used.inputs.iter().fold(hash, |hash, buffer| mix(hash, row.read(*buffer)));
+        if let Some(read) = used.cache_read {
+            let first = read.window.map_or(0, |window| (position + 1).saturating_sub(window as usize));
+            hash = attend(hash, row.entries(read.layer, first..position + 1)?);
+        }
+        if let Some(write) = used.cache_written {
+            let first = position.saturating_sub(write.back as usize);
+            let entry = row.entries(write.layer, first..position)?.fold(hash, mix);
+            row.store(write.layer, position, entry)?;
+        }
+        for (i, buffer) in used.outputs.iter().enumerate() {
+            row.write(*buffer, mix(hash, i as u64));
+        }
+        Ok(())
     }
 
     /// A row of logits in [-4, 4). Three rows in four lean to one successor of the token, so that text repeats itself
@@ -80,15 +81,15 @@ impl Functions {
     }
 }
 
-/// Keys that `position` sees: from the first to itself.
-pub(crate) fn visible(window: Option<u32>, position: usize) -> std::ops::RangeInclusive<usize> {
-    let first = window.map_or(0, |w| (position + 1).saturating_sub(w as usize));
-    first..=position
-}
-
-/// The positions before `position` whose entries a store sees that looks so far back.
-pub(crate) fn before(back: u32, position: usize) -> std::ops::Range<usize> {
-    position.saturating_sub(back as usize)..position
+/// A sum over the keys, each scrambled with its place in the logical order. It notices what a chain of `mix` would notice, and is
+/// faster.
+fn attend(query: u64, keys: impl Iterator<Item = u64>) -> u64 {
+    let add = |(sum, place): (u64, u64), key: u64| {
+        let scrambled = (key ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (sum.wrapping_add(scrambled ^ (scrambled >> 32)), place + 1)
+    };
+    let (sum, count) = keys.fold((0, 1), add);
+    mix(mix(query, sum), count)
 }
 
 /// A program with one layer per entry of `layers`, which names its group; `windows` gives the groups. The last layer
@@ -201,81 +202,64 @@ impl SymbolicDevice {
         }
         Ok(())
     }
+}
 
-    /// Runs one op for every row of one sequence.
-    fn run_op(&mut self, program: &Program, plan: &StepPlan, op: &Op, sequence: &SeqPlan) -> Result<(), DeviceError> {
-        let f = self.functions;
-        for row in sequence.first_row..sequence.first_row + sequence.rows {
-            let position = plan.positions()[row] as usize;
-            match op {
-                Op::Embed { k, out } => self.buffers[*out as usize][row] = f.embed(*k, plan.tokens()[row]),
-                Op::Rowwise { rows: RowSet::Selected, .. } => {}
-                Op::Rowwise { k, ins, outs, .. } => {
-                    for (o, out) in outs.iter().enumerate() {
-                        let ins = ins.iter().map(|b| self.buffers[*b as usize][row]);
-                        let value = f.rowwise(*k, o, position, ins);
-                        self.buffers[*out as usize][row] = value;
-                    }
-                }
-                Op::StoreKv { k, ins, layer, back } => {
-                    let layer = *layer as usize;
-                    // Rows run in order, so the entries of this step's earlier rows are there.
-                    let slots = before(*back, position).map(|j| slot(program, sequence, layer, j));
-                    let slots: Vec<usize> = slots.collect::<Result<_, _>>()?;
-                    let ins = ins.iter().map(|b| self.buffers[*b as usize][row]);
-                    let value = f.store(*k, position, ins, slots.iter().map(|slot| self.caches[layer][*slot]));
-                    let slot = slot(program, sequence, layer, position)?;
-                    if std::mem::replace(&mut self.written[layer][slot], self.step) == self.step {
-                        return Err(refusal(format!("slot {slot} of layer {layer} is written twice")));
-                    }
-                    self.caches[layer][slot] = value;
-                }
-                Op::Attend { k, q, layer, out, window } => {
-                    let layer = *layer as usize;
-                    let query = self.buffers[*q as usize][row];
-                    let seen = visible(*window, position);
-                    let (first, last) = (seen.start() / PAGE, position / PAGE);
-                    for page in first..=last {
-                        slot(program, sequence, layer, page * PAGE)?;
-                    }
-                    let table = &sequence.tables[program.layers[layer].group as usize];
-                    let cache = &self.caches[layer];
-                    let keys = (first..=last).flat_map(|page| {
-                        let from = if page == first { seen.start() % PAGE } else { 0 };
-                        let to = if page == last { position % PAGE } else { PAGE - 1 };
-                        let slots = table[page] as usize * PAGE;
-                        cache[slots + from..=slots + to].iter().copied()
-                    });
-                    self.buffers[*out as usize][row] = f.attend(*k, query, position, keys);
-                }
-            }
-        }
-        Ok(())
-    }
+/// A row of a step on the device.
+struct StepRow<'a> {
+    device: &'a mut SymbolicDevice,
+    program: &'a Program,
+    sequence: &'a SeqPlan,
+    /// Its place in buffers of all rows, and in those of the selected.
+    row: usize,
+    compact: usize,
+}
 
-    /// Runs one selected op; it reads All buffers at the selected rows.
-    fn run_selected(&mut self, program: &Program, plan: &StepPlan, op: &Op) {
-        let Op::Rowwise { k, ins, outs, rows: RowSet::Selected } = op else {
-            return;
-        };
-        for (compact, row) in plan.selected().iter().enumerate() {
-            let row = *row as usize;
-            let position = plan.positions()[row] as usize;
-            for (o, out) in outs.iter().enumerate() {
-                let at = |b: &u32| match program.buffers[*b as usize].rows {
-                    RowSet::All => self.buffers[*b as usize][row],
-                    RowSet::Selected => self.buffers[*b as usize][compact],
-                };
-                let value = self.functions.rowwise(*k, o, position, ins.iter().map(at));
-                self.buffers[*out as usize][compact] = value;
-            }
+impl StepRow<'_> {
+    fn place(&self, buffer: u32) -> usize {
+        match self.program.buffers[buffer as usize].rows {
+            RowSet::All => self.row,
+            RowSet::Selected => self.compact,
         }
     }
 }
 
+impl Row for StepRow<'_> {
+    type Error = DeviceError;
+
+    fn read(&self, buffer: u32) -> u64 {
+        self.device.buffers[buffer as usize][self.place(buffer)]
+    }
+
+    fn write(&mut self, buffer: u32, value: u64) {
+        let place = self.place(buffer);
+        self.device.buffers[buffer as usize][place] = value;
+    }
+
+    fn entries(&self, layer: u32, positions: Range<usize>) -> Result<impl Iterator<Item = u64>, DeviceError> {
+        let pages = positions.start / PAGE..positions.end.div_ceil(PAGE);
+        let firsts = pages.clone().map(|page| slot(self.program, self.sequence, layer, page * PAGE));
+        let firsts: Vec<usize> = firsts.collect::<Result<_, _>>()?;
+        let cache = &self.device.caches[layer as usize];
+        Ok(pages.zip(firsts).flat_map(move |(page, first)| {
+            let place = |position: usize| first + position.clamp(page * PAGE, (page + 1) * PAGE) - page * PAGE;
+            cache[place(positions.start)..place(positions.end)].iter().copied()
+        }))
+    }
+
+    fn store(&mut self, layer: u32, position: usize, entry: u64) -> Result<(), DeviceError> {
+        let slot = slot(self.program, self.sequence, layer, position)?;
+        let layer = layer as usize;
+        if std::mem::replace(&mut self.device.written[layer][slot], self.device.step) == self.device.step {
+            return Err(refusal(format!("slot {slot} of layer {layer} is written twice")));
+        }
+        self.device.caches[layer][slot] = entry;
+        Ok(())
+    }
+}
+
 /// The slot of a position in a layer's group.
-fn slot(program: &Program, sequence: &SeqPlan, layer: usize, position: usize) -> Result<usize, DeviceError> {
-    let group = program.layers[layer].group as usize;
+fn slot(program: &Program, sequence: &SeqPlan, layer: u32, position: usize) -> Result<usize, DeviceError> {
+    let group = program.layers[layer as usize].group as usize;
     let page = sequence.tables[group].get(position / PAGE).copied().unwrap_or(-1);
     let page = usize::try_from(page);
     let page = page.map_err(|_| refusal(format!("position {position} has no page in group {group}")))?;
@@ -317,11 +301,23 @@ impl Device for SymbolicDevice {
             buffer.clear();
             buffer.resize(plan.rows(), 0);
         }
+        let sequences = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s, s.rows));
+        let sequences: Vec<&SeqPlan> = sequences.collect();
+        let all: Vec<u32> = (0..plan.rows() as u32).collect();
         for op in &program.ops {
-            for sequence in plan.sequences() {
-                self.run_op(program, plan, op, sequence)?;
+            let used = op.uses();
+            let rows = match used.rows {
+                RowSet::All => &all,
+                RowSet::Selected => plan.selected(),
+            };
+            // Rows run in order, so the entries of a sequence's earlier rows are there.
+            for (compact, row) in rows.iter().enumerate() {
+                let row = *row as usize;
+                let (token, position) = (plan.tokens()[row], plan.positions()[row] as usize);
+                let functions = self.functions;
+                let mut row = StepRow { device: self, program, sequence: sequences[row], row, compact };
+                functions.compute(&used, token, position, &mut row)?;
             }
-            self.run_selected(program, plan, op);
         }
         let logits = &self.buffers[program.logits as usize];
         let rows = plan.selected().iter().zip(logits);

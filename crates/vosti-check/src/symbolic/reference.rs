@@ -1,7 +1,9 @@
 //! The values that the symbolic device must compute, from a token history alone: no batch, no pages, no schedule.
 
-use super::{Functions, before, visible};
-use vosti_core::{Op, Program, Sampler, Token};
+use super::{Functions, Row};
+use std::convert::Infallible;
+use std::ops::Range;
+use vosti_core::{Program, Sampler, Token};
 use vosti_engine::sampler::{SamplerState, TokenSampler};
 use vosti_engine::{FinishReason, Request};
 
@@ -39,32 +41,41 @@ impl<'p> Reference<'p> {
 
     /// Appends a token; gives the canonical logits after it.
     pub fn push(&mut self, token: Token) -> Vec<f32> {
-        let (f, position) = (self.functions, self.len);
-        let mut values = vec![0u64; self.program.buffers.len()];
+        let mut row = History { values: vec![0; self.program.buffers.len()], caches: &mut self.caches };
         for op in &self.program.ops {
-            match op {
-                Op::Embed { k, out } => values[*out as usize] = f.embed(*k, token),
-                Op::Rowwise { k, ins, outs, .. } => {
-                    for (o, out) in outs.iter().enumerate() {
-                        let ins = ins.iter().map(|b| values[*b as usize]);
-                        values[*out as usize] = f.rowwise(*k, o, position, ins);
-                    }
-                }
-                Op::StoreKv { k, ins, layer, back } => {
-                    let ins = ins.iter().map(|b| values[*b as usize]);
-                    let cache = &mut self.caches[*layer as usize];
-                    let entry = f.store(*k, position, ins, cache[before(*back, position)].iter().copied());
-                    cache.push(entry);
-                }
-                Op::Attend { k, q, layer, out, window } => {
-                    let cache = &self.caches[*layer as usize];
-                    let keys = visible(*window, position).map(|p| cache[p]);
-                    values[*out as usize] = f.attend(*k, values[*q as usize], position, keys);
-                }
-            }
+            let Ok(()) = self.functions.compute(&op.uses(), token, self.len, &mut row);
         }
         self.len += 1;
-        f.logits(values[self.program.logits as usize], token, self.program.vocab)
+        self.functions.logits(row.values[self.program.logits as usize], token, self.program.vocab)
+    }
+}
+
+/// The last position of a history: a value for each buffer, and a cache without pages.
+struct History<'a> {
+    values: Vec<u64>,
+    caches: &'a mut [Vec<u64>],
+}
+
+impl Row for History<'_> {
+    type Error = Infallible;
+
+    fn read(&self, buffer: u32) -> u64 {
+        self.values[buffer as usize]
+    }
+
+    fn write(&mut self, buffer: u32, value: u64) {
+        self.values[buffer as usize] = value;
+    }
+
+    fn entries(&self, layer: u32, positions: Range<usize>) -> Result<impl Iterator<Item = u64>, Infallible> {
+        Ok(self.caches[layer as usize][positions].iter().copied())
+    }
+
+    fn store(&mut self, layer: u32, position: usize, entry: u64) -> Result<(), Infallible> {
+        let cache = &mut self.caches[layer as usize];
+        assert_eq!(cache.len(), position, "a store of each position, once");
+        cache.push(entry);
+        Ok(())
     }
 }
 

@@ -95,7 +95,8 @@ async fn the_rest_of_calls_is_what_would_have_come() {
 #[tokio::test]
 async fn the_rest_of_a_whole_answer_is_the_tail_of_its_text_and_tokens() {
     let server = toy();
-    let body = with(completion("abc "), json!({"temperature": 0.9, "logprobs": 1, "return_token_ids": true, "n": 2}));
+    let more = json!({"temperature": 0.9, "logprobs": 1, "return_token_ids": true, "n": 2, "ignore_eos": true});
+    let body = with(completion("abc "), more);
     let whole = server.ok(TEXT, body.clone()).await;
     let tokens = |answer: &Value, i: usize| answer["choices"][i]["token_ids"].as_array().unwrap().clone();
     for cut in [0, 1, 7, 23, 24] {
