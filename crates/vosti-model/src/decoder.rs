@@ -432,6 +432,26 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// No layers and no width, and nothing that only some families have: every factor is neutral. A family writes what it has over it.
+    pub fn neutral(family: &'static str, naming: Naming) -> Decoder {
+        Decoder {
+            family,
+            vocab: 0,
+            hidden: 0,
+            context: 0,
+            eps: 0.0,
+            embed_scale: 1.0,
+            final_softcap: 0.0,
+            per_layer: None,
+            logits_divisor: 1.0,
+            tied: false,
+            naming,
+            norm_offset: 0.0,
+            permuted: false,
+            layers: vec![],
+        }
+    }
+
     /// The attention of layers that have one, first to last.
     pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
         self.layers.iter().filter_map(|layer| match &layer.mixer {

@@ -48,20 +48,16 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     };
     let layers = sliding_layers(fields, count)?.into_iter().map(|sliding| kinds.layer(sliding));
     Ok(Decoder {
-        family: "Gemma 3",
         vocab: fields.u32_or("vocab_size", 262_208)?,
         hidden,
         context: fields.u32_or("max_position_embeddings", 131_072)?,
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: fields.f64_or("final_logit_softcapping", 0.0)?,
-        per_layer: None,
-        logits_divisor: 1.0,
         tied: true,
-        naming: Naming::HuggingFace,
         norm_offset: 1.0,
-        permuted: false,
         layers: layers.collect(),
+        ..Decoder::neutral("Gemma 3", Naming::HuggingFace)
     })
 }
 
@@ -111,20 +107,15 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         global,
     };
     Ok(Decoder {
-        family: "Gemma 3",
         vocab: metadata.vocabulary()?,
         hidden,
         context: metadata.u32("gemma3.context_length")?,
         eps: metadata.eps("gemma3.attention.layer_norm_rms_epsilon")?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: metadata.f64_or("gemma3.final_logit_softcapping", 0.0)?,
-        per_layer: None,
-        logits_divisor: 1.0,
         tied: true,
-        naming: Naming::Gguf,
-        norm_offset: 0.0,
-        permuted: false,
         layers: (0..count).map(|i| kinds.layer((i + 1) % pattern != 0)).collect(),
+        ..Decoder::neutral("Gemma 3", Naming::Gguf)
     })
 }
 

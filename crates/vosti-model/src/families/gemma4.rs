@@ -63,7 +63,6 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     });
     let vocab = fields.u32_or("vocab_size", 262_144)?;
     let decoder = Decoder {
-        family: NAME,
         vocab,
         per_layer: per_layer(fields, vocab)?,
         hidden,
@@ -71,12 +70,9 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: fields.f64_or("final_logit_softcapping", 0.0)?,
-        logits_divisor: 1.0,
         tied: true,
-        naming: Naming::HuggingFace,
-        norm_offset: 0.0,
-        permuted: false,
         layers: layers.collect(),
+        ..Decoder::neutral(NAME, Naming::HuggingFace)
     };
     match fields.bool_or("enable_moe_block", false)? {
         true => Ok(beside(decoder, &mixture(fields)?, |_| true)),
@@ -195,7 +191,6 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         ..layer(attention, width)
     });
     let decoder = Decoder {
-        family: NAME,
         vocab: metadata.vocabulary()?,
         per_layer: metadata.u32_opt("gemma4.embedding_length_per_layer_input")?.filter(|width| *width > 0),
         hidden,
@@ -203,12 +198,9 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         eps: metadata.eps("gemma4.attention.layer_norm_rms_epsilon")?,
         embed_scale: f64::from(hidden).sqrt(),
         final_softcap: metadata.f64_or("gemma4.final_logit_softcapping", 0.0)?,
-        logits_divisor: 1.0,
         tied: true,
-        naming: Naming::Gguf,
-        norm_offset: 0.0,
-        permuted: false,
         layers: layers.collect(),
+        ..Decoder::neutral(NAME, Naming::Gguf)
     };
     if metadata.u32_or("gemma4.expert_count", 0)? == 0 {
         return Ok(decoder);

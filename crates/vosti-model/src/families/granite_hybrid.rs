@@ -105,20 +105,13 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
         llama::layer(llama::attention(heads, *kv_heads, rope.clone()), llama::gated(*width))
     };
     let decoder = Decoder {
-        family: FAMILY.name,
         vocab: metadata.vocabulary()?,
         hidden,
         context: metadata.u32(&key("context_length"))?,
         eps: metadata.eps(&key("attention.layer_norm_rms_epsilon"))?,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
-        tied: false,
-        naming: Naming::Gguf,
-        norm_offset: 0.0,
         permuted: true,
         layers: kv_heads.iter().zip(&widths).map(layer).collect(),
+        ..Decoder::neutral(FAMILY.name, Naming::Gguf)
     };
     let recurrent: Vec<bool> = kv_heads.iter().map(|heads| *heads == 0).collect();
     let mut decoder = scaled(decoder, &stored_factors(metadata, FAMILY.architecture)?);

@@ -72,20 +72,13 @@ fn configured(fields: &Fields, family: &Family, width: u32) -> Result<Decoder> {
     let conv = ShortConv { taps: fields.u32_or("conv_L_cache", 3)? };
     let layer = llama::layer(attention, llama::gated(width));
     Ok(Decoder {
-        family: family.name,
         vocab: fields.u32("vocab_size")?,
         hidden,
         context: fields.u32_or("max_position_embeddings", 128_000)?,
         eps: fields.f64_or("norm_eps", 1e-5)?,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
         tied: fields.bool_or("tie_embedding", true)?,
-        naming: Naming::Lfm2,
-        norm_offset: 0.0,
-        permuted: false,
         layers: mixed(vec![layer; count as usize], &convolutions(fields, count)?, conv),
+        ..Decoder::neutral(family.name, Naming::Lfm2)
     })
 }
 
@@ -147,20 +140,13 @@ fn stored(metadata: &Metadata, family: &Family) -> Result<Decoder> {
     let layers = kv_heads.iter().zip(&widths).map(layer).collect();
     let convolutions: Vec<bool> = kv_heads.iter().map(|heads| *heads == 0).collect();
     Ok(Decoder {
-        family: family.name,
         vocab: metadata.vocabulary()?,
         hidden,
         context: metadata.u32(&key("context_length"))?,
         eps: metadata.eps(&key("attention.layer_norm_rms_epsilon"))?,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
         tied: true,
-        naming: Naming::GgufLfm2,
-        norm_offset: 0.0,
-        permuted: false,
         layers: mixed(layers, &convolutions, conv),
+        ..Decoder::neutral(family.name, Naming::GgufLfm2)
     })
 }
 

@@ -61,20 +61,12 @@ pub(super) fn read_config(fields: &Fields, family: &'static str, theta: f64) -> 
     };
     let layer = layer(attention, gated(width));
     Ok(Decoder {
-        family,
         vocab: fields.u32("vocab_size")?,
         hidden,
         context: fields.u32("max_position_embeddings")?,
         eps: fields.f64_or("rms_norm_eps", 1e-6)?,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
-        tied: false,
-        naming: Naming::HuggingFace,
-        norm_offset: 0.0,
-        permuted: false,
         layers: vec![layer; layer_count(fields, "num_hidden_layers")? as usize],
+        ..Decoder::neutral(family, Naming::HuggingFace)
     })
 }
 
@@ -92,20 +84,12 @@ pub(super) fn read_gguf(metadata: &Metadata, family: &'static str, architecture:
     };
     let layer = layer(attention, gated(width));
     Ok(Decoder {
-        family,
         vocab: metadata.vocabulary()?,
         hidden,
         context: metadata.u32(&key("context_length"))?,
         eps: metadata.eps(&key("attention.layer_norm_rms_epsilon"))?,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
-        tied: false,
-        naming: Naming::Gguf,
-        norm_offset: 0.0,
-        permuted: false,
         layers: vec![layer; metadata.layers(&key("block_count"))? as usize],
+        ..Decoder::neutral(family, Naming::Gguf)
     })
 }
 

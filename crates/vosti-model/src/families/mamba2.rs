@@ -64,19 +64,11 @@ fn decoder(mamba: Mamba, count: u32, eps: f64, [vocab, hidden, context]: [u32; 3
         scaled: false,
     };
     Decoder {
-        family: FAMILY.name,
         vocab,
         hidden,
         context,
         eps,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
-        tied: false,
-        naming: Naming::Gguf,
-        norm_offset: 0.0,
-        permuted: false,
         layers: vec![layer; count as usize],
+        ..Decoder::neutral(FAMILY.name, Naming::Gguf)
     }
 }

@@ -118,20 +118,12 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     };
     let width = fields.u32_or("intermediate_size", 21504)?;
     Ok(Decoder {
-        family: FAMILY.name,
         vocab: fields.u32("vocab_size")?,
         hidden: fields.u32("hidden_size")?,
         context: fields.u32_or("max_position_embeddings", 4096)?,
         eps: fields.f64_or("layer_norm_epsilon", 1e-5)?,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
-        tied: false,
-        naming: Naming::NemotronH,
-        norm_offset: 0.0,
-        permuted: false,
         layers: parts.iter().map(|part| of.layer(*part, width)).collect(),
+        ..Decoder::neutral(FAMILY.name, Naming::NemotronH)
     })
 }
 
@@ -235,19 +227,12 @@ fn stored(metadata: &Metadata, family: &Family, experts: Option<Experts>) -> Res
         of(kv_heads[i]).layer(part, widths[i])
     };
     Ok(Decoder {
-        family: family.name,
         vocab: metadata.vocabulary()?,
         hidden,
         context: metadata.u32(&key("context_length"))?,
         eps: metadata.eps(&key("attention.layer_norm_rms_epsilon"))?,
-        embed_scale: 1.0,
-        final_softcap: 0.0,
-        per_layer: None,
-        logits_divisor: 1.0,
-        tied: false,
-        naming: Naming::GgufNemotronH,
-        norm_offset: 0.0,
         permuted: true,
         layers: (0..count).map(layer).collect(),
+        ..Decoder::neutral(family.name, Naming::GgufNemotronH)
     })
 }
