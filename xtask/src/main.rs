@@ -114,6 +114,6 @@ fn kernels<S: AsRef<OsStr>>(command: &str, arguments: &[S]) -> anyhow::Result<()
 
 fn execute(names: &[String]) -> anyhow::Result<()> {
     python::interpreter()?;
-    let example = ["run", "--quiet", "-p", "vosti-cuda", "--example", "every_text", "--", "--execute"];
+    let example = ["run", "--quiet", "-p", "vosti-cubin", "--example", "every_text", "--", "--execute"];
     run_command(Command::new("cargo").args(example).args(names))
 }

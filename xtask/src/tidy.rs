@@ -215,14 +215,15 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-cpu", &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-ptx", &["vosti-contract", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-audit", &["vosti-contract", "vosti-kernels", "vosti-ptx", "vosti-verify"]),
+    ("crates/vosti-cubin", &["vosti-contract", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-wiring"]),
     (
         "crates/vosti-cuda",
-        &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-wiring"],
+        &["vosti-contract", "vosti-core", "vosti-cubin", "vosti-kernels", "vosti-tile", "vosti-wiring"],
     ),
     ("crates/vosti-model", &["vosti-contract", "vosti-core", "vosti-kernels"]),
     (
         "crates/vosti-admission",
-        &["vosti-contract", "vosti-core", "vosti-cuda", "vosti-kernels", "vosti-model", "vosti-tile", "vosti-verify"],
+        &["vosti-contract", "vosti-core", "vosti-cubin", "vosti-kernels", "vosti-model", "vosti-tile", "vosti-verify"],
     ),
     ("crates/vosti-engine", &["vosti-core"]),
     ("crates/vosti-check", &["vosti-core", "vosti-engine"]),

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vosti_cuda::Image;
+use vosti_cubin::Cubin;
 use vosti_kernels::{Admitted, Proved, Spec, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
@@ -27,7 +27,7 @@ pub struct Bundle {
     /// TTIR by its stem, which has no dimensions; the built-in bundle also has every checked-in text.
     pub(crate) texts: BTreeMap<String, String>,
     /// Machine code compiled from the texts, by specialisation, for a GPU target.
-    pub(crate) images: BTreeMap<String, Image>,
+    pub(crate) cubins: BTreeMap<String, Cubin>,
 }
 
 impl Bundle {
@@ -38,7 +38,7 @@ impl Bundle {
             manifest: None,
             certificates: Certificates::new(),
             texts: BTreeMap::new(),
-            images: BTreeMap::new(),
+            cubins: BTreeMap::new(),
         };
         let certificates = record::checked_in().map_err(|error| bundle.wrong(error))?;
         Ok(Bundle { certificates: certificates.clone(), ..bundle })
@@ -61,14 +61,14 @@ impl Bundle {
     }
 
     /// This bundle with machine code that was compiled from its texts.
-    pub fn with_images(mut self, images: Vec<Image>) -> Bundle {
-        self.images = images.into_iter().map(|image| (image.spec.to_string(), image)).collect();
+    pub fn with_cubins(mut self, cubins: Vec<Cubin>) -> Bundle {
+        self.cubins = cubins.into_iter().map(|cubin| (cubin.spec.to_string(), cubin)).collect();
         self
     }
 
     /// Compiled kernels by specialisation.
-    pub fn images(&self) -> &BTreeMap<String, Image> {
-        &self.images
+    pub fn cubins(&self) -> &BTreeMap<String, Cubin> {
+        &self.cubins
     }
 
     /// The manifest of a bundle in a folder; None for the built-in bundle.
@@ -178,9 +178,9 @@ impl Bundle {
 
     /// Refuses machine code that was compiled from another text than the admitted one; without machine code there is no check.
     fn compiled(&self, spec: &Spec) -> Result<(), String> {
-        let Some(image) = self.images.get(&spec.to_string()) else { return Ok(()) };
+        let Some(cubin) = self.cubins.get(&spec.to_string()) else { return Ok(()) };
         let text = self.bound(spec).map(|text| ttir_hash(&text));
-        match text == Some(ttir_hash(&image.ttir)) && image.spec == *spec {
+        match text == Some(ttir_hash(&cubin.ttir)) && cubin.spec == *spec {
             true => Ok(()),
             false => Err("its machine code was compiled from another text than the proved one".into()),
         }

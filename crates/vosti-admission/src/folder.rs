@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use vosti_core::PAGE;
-use vosti_cuda::Image;
+use vosti_cubin::Cubin;
 use vosti_kernels::{CPU, Spec, parse_stem, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::Certificate;
@@ -39,7 +39,7 @@ impl Bundle {
             manifest: None,
             certificates: Default::default(),
             texts: Default::default(),
-            images: Default::default(),
+            cubins: Default::default(),
         };
         for (i, kernel) in manifest.kernels.iter().enumerate() {
             let name = &kernel.specialisation;
@@ -86,8 +86,8 @@ impl Bundle {
             let Some(bound) = bundle.bound(&spec) else {
                 return Err(damaged(format!("{name} has a text that does not take its dimensions")));
             };
-            if let Some(image) = image(&spec, &bound, cubin, launch).map_err(damaged)? {
-                bundle.images.insert(name.clone(), image);
+            if let Some(cubin) = compiled(&spec, &bound, cubin, launch).map_err(damaged)? {
+                bundle.cubins.insert(name.clone(), cubin);
             }
         }
         bundle.manifest = Some(manifest);
@@ -182,10 +182,10 @@ impl Bundle {
                 put(folder, "ttir", format!("ttir/{of}.ttir"), text.as_bytes())?,
                 put(folder, "certificate", format!("certificates/{of}.json"), certificate.to_json().as_bytes())?,
             ];
-            match self.images.get(&kernel) {
-                Some(image) => files.extend([
-                    put(folder, "cubin", format!("cubin/{kernel}.cubin"), &image.cubin)?,
-                    put(folder, "launch", format!("launch/{kernel}.json"), image.record_json().as_bytes())?,
+            match self.cubins.get(&kernel) {
+                Some(cubin) => files.extend([
+                    put(folder, "cubin", format!("cubin/{kernel}.cubin"), &cubin.code)?,
+                    put(folder, "launch", format!("launch/{kernel}.json"), cubin.record_json().as_bytes())?,
                 ]),
                 None if target == CPU => {}
                 None => return Err(BundleError::Uncompiled { kernel, target: target.into() }),
@@ -226,11 +226,11 @@ fn put(folder: &Path, kind: &str, path: String, bytes: &[u8]) -> Result<File, Bu
 }
 
 /// The compiled kernel; None if there are neither machine code nor launch record, an error if there is one of the two.
-fn image(spec: &Spec, ttir: &str, cubin: Option<Vec<u8>>, launch: Option<String>) -> Result<Option<Image>, String> {
-    match (cubin, launch) {
+fn compiled(spec: &Spec, ttir: &str, code: Option<Vec<u8>>, launch: Option<String>) -> Result<Option<Cubin>, String> {
+    match (code, launch) {
         (None, None) => Ok(None),
-        (Some(cubin), Some(launch)) => {
-            Image::read(spec, ttir, &launch, cubin).map(Some).map_err(|error| error.to_string())
+        (Some(code), Some(launch)) => {
+            Cubin::read(spec, ttir, &launch, code).map(Some).map_err(|error| error.to_string())
         }
         _ => Err(format!("{spec} has not both machine code and the record of how to launch it")),
     }

@@ -6,22 +6,19 @@
 //!     cargo build -p vosti-cuda --example cuda
 //!     STAND_IN=BUNDLE LD_LIBRARY_PATH=target/debug/examples vosti bench --device cuda --bundle BUNDLE ...
 
-#[path = "../tests/common/mod.rs"]
-mod stand_in;
-
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
     CUgraphExec, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
 };
-use stand_in::StandIn;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
+use vosti_cubin::{Facts, Record};
 use vosti_cuda::driver::{Attributes, Call, Driver as _, DriverError, Function, Graph};
-use vosti_cuda::{Facts, Record};
 use vosti_kernels::{Spec, parse_stem, ttir};
+use vosti_stand_in::StandIn;
 
 /// Bytes of free memory: few, because all of it is host memory.
 const FREE: u64 = 3 << 30;

@@ -7,12 +7,9 @@
 //! cover spare programs.
 //! Read next: [`crate::launch`], [`crate::step`].
 
-use crate::arch::Arch;
 use crate::driver::{About, Address, Driver, DriverError, Graph};
 use crate::error::CudaError;
 use crate::host::HostMemory;
-use crate::image::{Image, alike};
-use crate::inspect::SCRATCH_PARAMS;
 use crate::launch::Code;
 use crate::step::Step;
 use crate::weights::{WeightCache, rounded};
@@ -22,6 +19,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vosti_contract::Extent;
 use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
+use vosti_cubin::inspect::SCRATCH_PARAMS;
+use vosti_cubin::{Arch, Cubin, alike};
 use vosti_kernels::Admitted;
 use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, most_pages, outputs, pool, wire};
 
@@ -148,12 +147,12 @@ impl<D: Driver> CudaDevice<D> {
         target: &str,
         program: &Program,
         admitted: &Admitted,
-        images: &BTreeMap<String, Image>,
+        cubins: &BTreeMap<String, Cubin>,
         source: &dyn Weights,
         config: Config,
     ) -> Result<Self, CudaError> {
         let (rows, context) = (config.rows_max, program.context);
-        let made = Self::make(driver, target, program, admitted, images, source, config);
+        let made = Self::make(driver, target, program, admitted, cubins, source, config);
         // The count was enough, and an allocation failed: another process took memory, or memory is fragmented.
         made.map_err(|error| match error {
             CudaError::Driver(source @ DriverError::Memory { .. }) => CudaError::Full { source, rows, context },
@@ -166,17 +165,17 @@ impl<D: Driver> CudaDevice<D> {
         target: &str,
         program: &Program,
         admitted: &Admitted,
-        images: &BTreeMap<String, Image>,
+        cubins: &BTreeMap<String, Cubin>,
         source: &dyn Weights,
         config: Config,
     ) -> Result<Self, CudaError> {
         let arch = fitting(target, driver.about())?;
         let wiring = wire(program, &admitted.bindings, config.rows_max, |spec| {
             let name = spec.to_string();
-            let image = images.get(&name).ok_or(CudaError::NotInBundle { spec: name })?;
-            Code::load(&mut driver, image, admitted.kernel(spec)?, arch)
+            let cubin = cubins.get(&name).ok_or(CudaError::NotInBundle { spec: name })?;
+            Code::load(&mut driver, cubin, admitted.kernel(spec)?, arch)
         })?;
-        alike(&admitted.bindings, |spec| images.get(&spec.to_string()))?;
+        alike(&admitted.bindings, |spec| cubins.get(&spec.to_string()))?;
         let image = vosti_wiring::image(program, &wiring.tilings, config.rows_max, config.selected_max)?;
         let step = Step::new(&mut driver, image)?;
         let weights = match &config.weights {

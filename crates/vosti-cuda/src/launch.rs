@@ -3,13 +3,13 @@
 //! A wrong launch often fails silently. So this module compares the compiler's facts, the driver's facts and the arguments of
 //! the launch, and returns an error for a mismatch before anything runs.
 
-use crate::arch::{Arch, WARP};
 use crate::driver::{Address, Call, Driver, Function};
-use crate::error::{CudaError, Refusal};
-use crate::image::Image;
-use crate::inspect::{SCRATCH_PARAMS, launchable};
+use crate::error::CudaError;
 use std::sync::Arc;
 use vosti_contract::{Contract, Extent};
+use vosti_cubin::arch::WARP;
+use vosti_cubin::inspect::{SCRATCH_PARAMS, launchable};
+use vosti_cubin::{Arch, Cubin, CubinError, Refusal};
 use vosti_kernels::{Proved, Spec};
 use vosti_tile::Scalar;
 
@@ -67,28 +67,30 @@ impl vosti_wiring::Kernel for Code {
 }
 
 impl Code {
-    /// Loads an image. Errors: the image is for another device, the driver's facts differ from the compiler's, or the kernel
+    /// Loads a cubin. Errors: it is for another device, the driver's facts differ from the compiler's, or the kernel
     /// needs a feature that the launcher does not support.
-    pub fn load(driver: &mut dyn Driver, image: &Image, proved: &Arc<Proved>, arch: Arch) -> Result<Code, CudaError> {
-        let spec = &image.spec;
-        let refused = |refusal| CudaError::Refused { spec: spec.to_string(), target: format!("cuda-{arch}"), refusal };
-        let (metadata, facts) = (&image.record.metadata, &image.record.facts);
+    pub fn load(driver: &mut dyn Driver, cubin: &Cubin, proved: &Arc<Proved>, arch: Arch) -> Result<Code, CudaError> {
+        let spec = &cubin.spec;
+        let refused = |refusal| {
+            CudaError::from(CubinError::Refused { spec: spec.to_string(), target: format!("cuda-{arch}"), refusal })
+        };
+        let (metadata, facts) = (&cubin.record.metadata, &cubin.record.facts);
         launchable(metadata).map_err(refused)?;
         if metadata.target != arch.assembled() {
             let found = metadata.target.clone();
             return Err(refused(Refusal::Assembled { found, wanted: arch.assembled() }));
         }
-        if image.ttir != proved.text {
-            return Err(CudaError::Stale { spec: spec.to_string(), what: "was compiled from another TTIR" });
+        if cubin.ttir != proved.text {
+            return Err(CubinError::Stale { spec: spec.to_string(), what: "was compiled from another TTIR" }.into());
         }
         let contract = &proved.contract;
-        let kernel = vosti_tile::lift(&image.ttir).map_err(|error| refused(Refusal::Ttir(error.to_string())))?;
+        let kernel = vosti_tile::lift(&cubin.ttir).map_err(|error| refused(Refusal::Ttir(error.to_string())))?;
         vosti_wiring::signature(&kernel, contract, spec)?;
         let wanted = contract.params.len() + SCRATCH_PARAMS;
         if facts.params != wanted {
             return Err(refused(Refusal::Parameters { found: facts.params.to_string(), wanted }));
         }
-        let function = driver.load(&image.cubin, &metadata.name)?;
+        let function = driver.load(&cubin.code, &metadata.name)?;
         let found = driver.attributes(function)?;
         if found.local_bytes > 0 {
             return Err(refused(Refusal::Spills { bytes: found.local_bytes }));

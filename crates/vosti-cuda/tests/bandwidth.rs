@@ -1,10 +1,8 @@
 //! The bandwidth of a GPU's memory is measured by reads: `read.ptx`, executed thread by thread here, and assembled for every
 //! target. It is measured by copies if the driver does not compile the text, or if the sums are wrong.
 
-mod common;
-
-use common::StandIn;
 use vosti_cuda::bandwidth::{Extent, PTX, measure};
+use vosti_stand_in::StandIn;
 
 /// Three rounds of two blocks.
 const SMALL: Extent = Extent { blocks: 2, bytes_max: 3 * 2 * 256 * 64 };
@@ -60,5 +58,5 @@ fn without_a_compiler_or_without_room_copies_are_measured() {
 
 #[test]
 fn it_assembles_for_every_target() {
-    common::assembles(PTX);
+    vosti_stand_in::assembles(PTX);
 }

@@ -1,22 +1,19 @@
 //! The calls that the device makes to a driver, and the launches that it refuses first. On a stand-in: nothing here runs on a
 //! GPU.
 
-mod common;
-
-use common::{StandIn, TARGET, image, images, plan_up_to};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use vosti_contract::Extent;
 use vosti_core::GroupDecl;
+use vosti_cubin::{Arch, Cubin};
 use vosti_cuda::driver::{Driver, DriverError};
 use vosti_cuda::launch::Code;
-use vosti_cuda::{
-    Arch, Config, Cuda, CudaDevice, CudaError, Image, Pages, TensorData, WeightCache, WeightError, Weights,
-};
+use vosti_cuda::{Config, Cuda, CudaDevice, CudaError, Pages, TensorData, WeightCache, WeightError, Weights};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling, SamplingParams};
 use vosti_kernels::{Admitted, Binding, Proved, parse_stem};
 use vosti_model::ModelPlan;
+use vosti_stand_in::{StandIn, TARGET, cubin, cubins, plan_up_to};
 
 /// Weights of one element: launches do not depend on them.
 struct Nothing;
@@ -48,17 +45,17 @@ fn admitted(plan: &ModelPlan) -> Admitted {
 fn device(
     driver: StandIn,
     plan: &ModelPlan,
-    images: &BTreeMap<String, Image>,
+    cubins: &BTreeMap<String, Cubin>,
 ) -> Result<CudaDevice<StandIn>, CudaError> {
     let config = Config::new(128, 128, vec![4]);
-    CudaDevice::new(driver, TARGET, &plan.program, &admitted(plan), images, &Nothing, config)
+    CudaDevice::new(driver, TARGET, &plan.program, &admitted(plan), cubins, &Nothing, config)
 }
 
 /// Making the device, a step of three prompts, a decode step that is recorded with room for four and one that is replayed.
 #[test]
 fn the_log_of_launches_is_as_it_was() {
     let plan = smol();
-    let device = device(dry(), &plan, &images(&plan)).unwrap();
+    let device = device(dry(), &plan, &cubins(&plan)).unwrap();
     let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
     for length in [70, 3, 5] {
         engine.submit(Request::new((0..length).collect(), Sampling::greedy(3))).unwrap();
@@ -80,7 +77,7 @@ fn only_best_tokens_and_the_rows_that_are_wanted_are_copied() {
         (&[true, true], &[8, 2 * row]),
     ];
     for (shown, copied) in cases {
-        let device = device(dry(), &plan, &images(&plan)).unwrap();
+        let device = device(dry(), &plan, &cubins(&plan)).unwrap();
         let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
         let before = engine.device().driver().log().len();
         for token_logits in shown {
@@ -105,7 +102,7 @@ fn lists_are_made_and_copied_in_steps_that_want_them() {
     let cases: [(&[u32], &[usize]); 4] =
         [(&[64], &[4, 256, 256]), (&[64, 20, 1], &[12, 768, 768]), (&[65], &[4, row]), (&[5, 0], &[8, 512, 512, row])];
     for (asked, copied) in cases {
-        let device = device(dry(), &plan, &images(&plan)).unwrap();
+        let device = device(dry(), &plan, &cubins(&plan)).unwrap();
         assert_eq!(vosti_core::Device::top_max(&device), 64);
         let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
         for top_k in asked {
@@ -126,7 +123,7 @@ fn lists_are_made_and_copied_in_steps_that_want_them() {
         }
     }
     // Beside greedy requests, and then without: two recordings of one row count.
-    let device = device(dry(), &plan, &images(&plan)).unwrap();
+    let device = device(dry(), &plan, &cubins(&plan)).unwrap();
     let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
     for sampling in [Sampling::new(listed(8)).unwrap(), Sampling::greedy(3)] {
         engine.submit(Request { token_logits: false, ..Request::new(vec![1, 2], sampling) }).unwrap();
@@ -142,7 +139,7 @@ fn lists_are_made_and_copied_in_steps_that_want_them() {
 #[test]
 fn a_step_is_one_upload_of_the_metadata_that_it_uses() {
     let plan = smol();
-    let device = device(dry(), &plan, &images(&plan)).unwrap();
+    let device = device(dry(), &plan, &cubins(&plan)).unwrap();
     let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
     let made = engine.device().driver().log();
     let metadata = made.iter().rfind(|line| line.starts_with("allocate #")).unwrap();
@@ -170,7 +167,7 @@ fn a_step_is_one_upload_of_the_metadata_that_it_uses() {
 fn a_recording_has_the_splits_of_the_longest_context() {
     let plan = smol();
     let mut engine = Engine::new(
-        device(dry(), &plan, &images(&plan)).unwrap(),
+        device(dry(), &plan, &cubins(&plan)).unwrap(),
         plan.program.clone(),
         Policy { rows_step_max: 128, ..Policy::default() },
     )
@@ -195,7 +192,7 @@ fn a_recording_has_the_splits_of_the_longest_context() {
 fn launches_that_are_timed_are_those_of_a_recording() {
     let plan = smol();
     let launched = |timed: bool| {
-        let mut device = device(dry(), &plan, &images(&plan)).unwrap();
+        let mut device = device(dry(), &plan, &cubins(&plan)).unwrap();
         if timed {
             device.time_launches();
         }
@@ -223,8 +220,8 @@ fn plan_has(plan: &ModelPlan, name: &str) -> bool {
 fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     let plan = smol();
     let config = Config::new(6, 6, vec![6]);
-    let images = images(&plan);
-    let device = CudaDevice::new(dry(), TARGET, &plan.program, &admitted(&plan), &images, &Nothing, config).unwrap();
+    let cubins = cubins(&plan);
+    let device = CudaDevice::new(dry(), TARGET, &plan.program, &admitted(&plan), &cubins, &Nothing, config).unwrap();
     let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
     for _ in 0..5 {
         engine.submit(Request::new(vec![1], Sampling::greedy(3))).unwrap();
@@ -239,7 +236,7 @@ fn a_device_for_few_rows_is_asked_for_no_more_programs() {
     assert_eq!(tiles, BTreeSet::from(["6"]), "five rows, room for eight would be more than the buffers have");
 }
 
-type Change = fn(&mut StandIn, &mut BTreeMap<String, Image>);
+type Change = fn(&mut StandIn, &mut BTreeMap<String, Cubin>);
 
 #[test]
 fn a_device_or_a_bundle_that_does_not_fit_is_one_message() {
@@ -256,23 +253,23 @@ fn a_device_or_a_bundle_that_does_not_fit_is_one_message() {
         ("a block has 97448", |d, _| (d.about.shared_bytes_max, d.attributes.shared_static) = (99_000, 1552)),
         ("spills 16 bytes", |d, _| d.attributes.local_bytes = 16),
         ("128 threads have 64 each", |d, _| d.attributes.threads_max = 64),
-        ("no machine code for linear", |_, images| images.retain(|name, _| !name.starts_with("linear-"))),
-        ("assembled for sm_100a", |_, images| {
-            images.values_mut().for_each(|image| image.record.metadata.target = "sm_100a".into());
+        ("no machine code for linear", |_, cubins| cubins.retain(|name, _| !name.starts_with("linear-"))),
+        ("assembled for sm_100a", |_, cubins| {
+            cubins.values_mut().for_each(|cubin| cubin.record.metadata.target = "sm_100a".into());
         }),
     ];
     let plan = smol();
     for (says, change) in cases {
-        let (mut driver, mut images) = (dry(), images(&plan));
-        change(&mut driver, &mut images);
-        let message = device(driver, &plan, &images).map(drop).unwrap_err().to_string();
+        let (mut driver, mut cubins) = (dry(), cubins(&plan));
+        change(&mut driver, &mut cubins);
+        let message = device(driver, &plan, &cubins).map(drop).unwrap_err().to_string();
         assert!(message.contains(says) && !message.contains('\n'), "{says}: {message}");
     }
 }
 
 #[test]
 fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
-    type Change = fn(&mut Image);
+    type Change = fn(&mut Cubin);
     let cases: [(&str, Change); 5] = [
         ("programmatic dependent launch", |i| i.record.metadata.launch_pdl = true),
         ("a cooperative launch", |i| i.record.metadata.launch_cooperative_grid = true),
@@ -281,9 +278,9 @@ fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
         ("CUDA_ERROR_NOT_FOUND", |i| i.record.metadata.name = "other".into()),
     ];
     for (says, change) in cases {
-        let mut image = linear();
-        change(&mut image);
-        let message = Code::load(&mut dry(), &image, &proved(), Arch::Sm90).map(drop).unwrap_err().to_string();
+        let mut cubin = linear();
+        change(&mut cubin);
+        let message = Code::load(&mut dry(), &cubin, &proved(), Arch::Sm90).map(drop).unwrap_err().to_string();
         assert!(message.contains(says), "{says}: {message}");
     }
 }
@@ -293,9 +290,9 @@ fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
 #[test]
 fn shared_memory_that_is_in_the_code_counts_when_more_is_asked_for() {
     for (fixed, asked) in [(0, false), (16, true)] {
-        let (mut driver, mut image) = (dry(), linear());
-        (driver.attributes.shared_static, image.record.metadata.shared) = (fixed, 48 << 10);
-        let code = Code::load(&mut driver, &image, &proved(), Arch::Sm90).unwrap();
+        let (mut driver, mut cubin) = (dry(), linear());
+        (driver.attributes.shared_static, cubin.record.metadata.shared) = (fixed, 48 << 10);
+        let code = Code::load(&mut driver, &cubin, &proved(), Arch::Sm90).unwrap();
         code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS).unwrap();
         assert_eq!(driver.log().iter().any(|line| line.starts_with("allow")), asked);
     }
@@ -303,8 +300,8 @@ fn shared_memory_that_is_in_the_code_counts_when_more_is_asked_for() {
 
 const LINEAR: &str = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
 
-fn linear() -> Image {
-    image(&parse_stem(LINEAR).unwrap())
+fn linear() -> Cubin {
+    cubin(&parse_stem(LINEAR).unwrap())
 }
 
 fn proved() -> Arc<Proved> {
@@ -348,11 +345,11 @@ fn the_premises_of_the_code_are_checked_at_every_launch() {
 #[test]
 fn scratch_is_as_large_as_the_largest_grid() {
     let plan = smol();
-    let mut images = images(&plan);
+    let mut cubins = cubins(&plan);
     let name = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
-    images.get_mut(name).unwrap().record.metadata.global_scratch_size = 384;
-    images.get_mut(name).unwrap().record.metadata.global_scratch_align = 128;
-    let device = device(dry(), &plan, &images).unwrap();
+    cubins.get_mut(name).unwrap().record.metadata.global_scratch_size = 384;
+    cubins.get_mut(name).unwrap().record.metadata.global_scratch_align = 128;
+    let device = device(dry(), &plan, &cubins).unwrap();
     // 128 rows in tiles of 64, 960 columns in tiles of 64.
     let log = device.driver().log();
     let last = log.iter().rfind(|line| line.starts_with("allocate")).unwrap();
@@ -363,10 +360,10 @@ fn scratch_is_as_large_as_the_largest_grid() {
 #[test]
 fn row_tiles_of_another_kind_of_instruction_are_refused() {
     let plan = smol();
-    let mut images = images(&plan);
+    let mut cubins = cubins(&plan);
     let name = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
-    images.get_mut(name).unwrap().record.facts.matrix_kinds = vec!["mma.sync".into()];
-    let refused = device(dry(), &plan, &images).map(drop).unwrap_err().to_string();
+    cubins.get_mut(name).unwrap().record.facts.matrix_kinds = vec!["mma.sync".into()];
+    let refused = device(dry(), &plan, &cubins).map(drop).unwrap_err().to_string();
     assert!(refused.contains(name) && refused.contains("the kernel that it may replace has"), "{refused}");
 }
 
@@ -380,7 +377,7 @@ fn after_a_failure_nothing_more_is_run() {
         (None, "CUDA_ERROR_ILLEGAL_ADDRESS", 1),
     ];
     for (fails_in, what, prompts) in cases {
-        let mut device = device(dry(), &plan, &images(&plan)).unwrap();
+        let mut device = device(dry(), &plan, &cubins(&plan)).unwrap();
         device.driver_mut().fails_in = fails_in;
         device.driver_mut().fails_late = fails_in.is_none();
         let mut engine = Engine::new(device, plan.program.clone(), Policy::default()).unwrap();
@@ -404,12 +401,12 @@ fn after_a_failure_nothing_more_is_run() {
 #[test]
 fn the_pool_takes_what_is_free_and_says_so_if_that_is_nothing() {
     let plan = smol();
-    let images = images(&plan);
+    let cubins = cubins(&plan);
     let with = |free: u64, pages: Pages| {
         let mut driver = dry();
         driver.free = free;
         let config = Config { pages, ..Config::new(128, 128, vec![]) };
-        CudaDevice::new(driver, TARGET, &plan.program, &admitted(&plan), &images, &Nothing, config)
+        CudaDevice::new(driver, TARGET, &plan.program, &admitted(&plan), &cubins, &Nothing, config)
     };
     let fill = |free| with(free, Pages::Fill { percent: 90 });
     let taken = |device: &CudaDevice<StandIn>| {
@@ -433,13 +430,13 @@ fn the_pool_takes_what_is_free_and_says_so_if_that_is_nothing() {
 #[test]
 fn devices_of_one_model_share_its_weights() {
     let plan = smol();
-    let images = images(&plan);
+    let cubins = cubins(&plan);
     let driver = dry();
     let weights = Arc::new(WeightCache::new(driver.another().unwrap()));
     let make = || {
         let config = Config { weights: Some(weights.clone()), ..Config::new(8, 8, vec![1]) };
         let driver = driver.another().unwrap();
-        CudaDevice::new(driver, TARGET, &plan.program, &admitted(&plan), &images, &Nothing, config).unwrap()
+        CudaDevice::new(driver, TARGET, &plan.program, &admitted(&plan), &cubins, &Nothing, config).unwrap()
     };
     let uploads = || driver.log().iter().filter(|line| line.starts_with("upload")).count();
     let first = make();
@@ -453,7 +450,7 @@ fn devices_of_one_model_share_its_weights() {
 fn page_counts_must_be_those_of_the_program() {
     let mut plan = smol();
     plan.program.groups.push(GroupDecl { window: None, entry: vec![], state: vec![] });
-    let message = device(dry(), &plan, &images(&plan)).map(drop).unwrap_err().to_string();
+    let message = device(dry(), &plan, &cubins(&plan)).map(drop).unwrap_err().to_string();
     assert!(message.contains("1 page counts for 2 cache groups"), "{message}");
 }
 

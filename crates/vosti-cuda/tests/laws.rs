@@ -1,17 +1,16 @@
 //! The device laws of `vosti_check::laws` on this device, over a stand-in that executes TTIR. They test the device's own
 //! part (buffers, metadata, recordings, failures), and nothing of a GPU's arithmetic.
 
-mod common;
 #[path = "../../vosti-cpu/tests/programs/mod.rs"]
 mod programs;
 
-use common::{Flaw, StandIn, TARGET, image};
 use programs::{OVERFLOWING, Random, VOCAB, attending, rowwise};
 use std::collections::BTreeMap;
 use vosti_check::laws::{self, Bench, Subject};
 use vosti_core::Program;
 use vosti_cuda::{Config, CudaDevice};
 use vosti_kernels::{Admitted, Binding};
+use vosti_stand_in::{Flaw, StandIn, TARGET, cubin};
 
 fn subject() -> Subject<CudaDevice<StandIn>> {
     with_flaw(Flaw::None)
@@ -20,12 +19,12 @@ fn subject() -> Subject<CudaDevice<StandIn>> {
 fn with_flaw(flaw: Flaw) -> Subject<CudaDevice<StandIn>> {
     let bench = |(program, bindings): (Program, Vec<Binding>)| {
         let specs = bindings.iter().flat_map(|binding| &binding.launches).map(|launch| &launch.spec);
-        let images: BTreeMap<String, _> = specs.map(|spec| (spec.to_string(), image(spec))).collect();
+        let cubins: BTreeMap<String, _> = specs.map(|spec| (spec.to_string(), cubin(spec))).collect();
         let (made, admitted) = (program.clone(), Admitted::unproved(&bindings).unwrap());
         let device = move || {
             let driver = StandIn::with(flaw);
             let config = Config::new(200, 180, vec![8; 3]);
-            Ok(CudaDevice::new(driver, TARGET, &made, &admitted, &images, &Random, config).unwrap())
+            Ok(CudaDevice::new(driver, TARGET, &made, &admitted, &cubins, &Random, config).unwrap())
         };
         Bench { program, device: Box::new(device) }
     };

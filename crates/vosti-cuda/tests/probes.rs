@@ -1,15 +1,14 @@
 //! The probes of a GPU's kernels, on a stand-in: they pass on correct kernels, and they notice each way in which the stand-in
 //! can be made to break a contract. This shows nothing about a GPU.
 
-mod common;
-
-use common::{Flaw, StandIn, TARGET, images, numbers, plan};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use vosti_cubin::Cubin;
 use vosti_cuda::probe::{Hooks, ProbeOptions, Probed};
-use vosti_cuda::{Config, CudaDevice, Image, TensorData, WeightError, Weights};
+use vosti_cuda::{Config, CudaDevice, TensorData, WeightError, Weights};
 use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
+use vosti_stand_in::{Flaw, StandIn, TARGET, cubins, numbers, plan};
 use vosti_tile::interp::{Buffer, run};
 
 struct Random<'a>(&'a ModelPlan);
@@ -31,12 +30,12 @@ impl Weights for Random<'_> {
 
 /// Executes all programs of a launch by the interpreter.
 fn interpreted(
-    images: &BTreeMap<String, Image>,
+    cubins: &BTreeMap<String, Cubin>,
     name: &str,
     bytes: &mut [Vec<u8>],
     grid: [usize; 3],
 ) -> Result<(), String> {
-    let kernel = vosti_tile::lift(&images[name].ttir).map_err(|error| error.to_string())?;
+    let kernel = vosti_tile::lift(&cubins[name].ttir).map_err(|error| error.to_string())?;
     let size = |i: usize| kernel.params[i].elem.bytes();
     let mut buffers: Vec<Buffer> = bytes
         .iter()
@@ -61,14 +60,14 @@ fn interpreted(
 
 fn probe(config: &str, flaw: Flaw, cases: usize) -> Vec<Probed> {
     let plan = plan(config, "cpu", None);
-    let images = images(&plan);
+    let cubins = cubins(&plan);
     let driver = StandIn::with(flaw);
     let config = Config { graphs: false, ..Config::new(100, 100, vec![16; plan.program.groups.len()]) };
     let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
-    let mut device = CudaDevice::new(driver, TARGET, program, &admitted, &images, &Random(&plan), config).unwrap();
+    let mut device = CudaDevice::new(driver, TARGET, program, &admitted, &cubins, &Random(&plan), config).unwrap();
     // The stand-in's flaw is the device's, not the reference's.
     let mut reference = |spec: &vosti_kernels::Spec, bytes: &mut [Vec<u8>], grid: [usize; 3]| {
-        interpreted(&images, &spec.to_string(), bytes, grid)
+        interpreted(&cubins, &spec.to_string(), bytes, grid)
     };
     let options = ProbeOptions { cases, references: 1, seed: 3 };
     let mut probed = vec![];

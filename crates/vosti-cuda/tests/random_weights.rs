@@ -2,9 +2,6 @@
 //! and assembled for every target. If the driver does not compile it, or it makes other numbers, the host's weights are
 //! uploaded.
 
-mod common;
-
-use common::{StandIn, TARGET, images, plan};
 use std::ops::Range;
 use std::sync::Arc;
 use vosti_cuda::driver::Driver;
@@ -13,6 +10,7 @@ use vosti_cuda::{Config, CudaDevice, TensorData, Uniform, WeightCache, WeightErr
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
+use vosti_stand_in::{StandIn, TARGET, cubins, plan};
 
 /// Random weights of a plan; a device may make its matrices.
 struct Random<'a> {
@@ -111,7 +109,7 @@ fn a_device_makes_its_matrices_or_takes_the_hosts() {
         let config = Config { weights: Some(cache.clone()), ..Config::new(16, 8, vec![4; plan.program.groups.len()]) };
         let random = Random { plan: &plan, told };
         let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
-        let device = CudaDevice::new(driver, TARGET, program, &admitted, &images(&plan), &random, config).unwrap();
+        let device = CudaDevice::new(driver, TARGET, program, &admitted, &cubins(&plan), &random, config).unwrap();
         let mut engine = Engine::new(device, program.clone(), Policy::default()).unwrap();
         engine.submit(Request::new((0..9).collect(), Sampling::greedy(3))).unwrap();
         let mut rows: Vec<Vec<u32>> = vec![];
@@ -132,5 +130,5 @@ fn a_device_makes_its_matrices_or_takes_the_hosts() {
 
 #[test]
 fn it_assembles_for_every_target() {
-    common::assembles(PTX);
+    vosti_stand_in::assembles(PTX);
 }

@@ -2,9 +2,6 @@
 //! right parameter, every step's metadata agrees with the plan, and recorded launches are the right ones. This shows nothing
 //! about a GPU's arithmetic.
 
-mod common;
-
-use common::{StandIn, TARGET, images, numbers, plan, plan_up_to};
 use std::ops::Range;
 use vosti_core::Program;
 use vosti_cpu::CpuDevice;
@@ -12,6 +9,7 @@ use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
 use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, Sampling, SamplingParams, Speculation, math};
 use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
+use vosti_stand_in::{StandIn, TARGET, cubins, numbers, plan, plan_up_to};
 
 /// Both devices' source of weights.
 struct Random<'a>(&'a ModelPlan);
@@ -55,7 +53,7 @@ fn cuda(plan: &ModelPlan, driver: StandIn, graphs: bool) -> CudaDevice<StandIn> 
 
 fn cuda_with(plan: &ModelPlan, driver: StandIn, config: vosti_cuda::Config) -> CudaDevice<StandIn> {
     let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
-    CudaDevice::new(driver, TARGET, program, &admitted, &images(plan), &Random(plan), config).unwrap()
+    CudaDevice::new(driver, TARGET, program, &admitted, &cubins(plan), &Random(plan), config).unwrap()
 }
 
 fn cpu(plan: &ModelPlan) -> CpuDevice {

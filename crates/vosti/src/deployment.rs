@@ -26,8 +26,9 @@ pub use vosti_cpu::Storage;
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::isa::Isa;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
+use vosti_cubin::Arch;
 use vosti_cuda::driver::About;
-use vosti_cuda::{Arch, CudaDevice, CudaError, DriverError, Pages};
+use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::progress::Progress;
 use vosti_engine::{Defaults, Engine, EngineError, Given, Numbers, Policy, Routing, SamplingError};
 use vosti_kernels::{Admitted, CPU, Part};
@@ -462,8 +463,8 @@ impl Deployment {
                     None => Pages::Fill { percent: POOL_PERCENT },
                 };
                 config.weights = Some(weights.clone());
-                let (own, images) = (gpu.another()?, self.bundle.images());
-                let device = CudaDevice::new(own, &self.target, program, &self.admitted, images, &source, config)?;
+                let (own, cubins) = (gpu.another()?, self.bundle.cubins());
+                let device = CudaDevice::new(own, &self.target, program, &self.admitted, cubins, &source, config)?;
                 Ok(AnyDevice::Gpu(device.into()))
             }
         }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use vosti_admission::Bundle;
 use vosti_admission::manifest::{Manifest, Model};
-use vosti_cuda::{Arch, Artifact, Executed, Image, Toolchain};
+use vosti_cubin::{Arch, Artifact, Cubin, Executed, Toolchain};
 use vosti_kernels::{parse_stem, ttir, ttir_hash};
 use vosti_model::{ModelPlan, Target};
 use vosti_verify::certificate::{Probed, verifier};
@@ -24,7 +24,7 @@ fn plan(name: &str) -> ModelPlan {
 
 /// A Python with the pinned Triton.
 fn python() -> Option<PathBuf> {
-    vosti_test_tools::python(vosti_cuda::toolchain::REQUIREMENT)
+    vosti_test_tools::python(vosti_cubin::toolchain::REQUIREMENT)
 }
 
 fn files() -> Model {
@@ -41,8 +41,8 @@ fn compiled(python: PathBuf, plan: &ModelPlan) -> Bundle {
     let specs = vosti_model::plan::specs(plan);
     let artifacts = Toolchain::with_python(python).compile_checked_in(TARGET, &specs).unwrap();
     let contract = |artifact: &Artifact| vosti_kernels::contract(&artifact.spec.kernel).unwrap();
-    let images = artifacts.into_iter().map(|a| Image::of(a.clone(), contract(&a), Arch::Sm90).unwrap());
-    Bundle::built_in().unwrap().with_images(images.collect())
+    let cubins = artifacts.into_iter().map(|a| Cubin::of(a.clone(), contract(&a), Arch::Sm90).unwrap());
+    Bundle::built_in().unwrap().with_cubins(cubins.collect())
 }
 
 fn write(bundle: &Bundle, folder: &Path, plan: &ModelPlan) -> Manifest {
@@ -73,16 +73,16 @@ fn every_kernel_of_two_models_is_compiled_checked_and_bundled() {
         let read = Bundle::read(&folder).unwrap();
         read.admit(&plan).unwrap();
         read.check_origin(&files(), TARGET, &plan).unwrap();
-        assert_eq!(read.images(), bundle.images());
-        assert_eq!(read.images().len(), manifest.kernels.len());
+        assert_eq!(read.cubins(), bundle.cubins());
+        assert_eq!(read.cubins().len(), manifest.kernels.len());
         for kernel in &manifest.kernels {
             let kinds: Vec<&str> = kernel.files.iter().map(|file| file.kind.as_str()).collect();
             assert_eq!(kinds, ["ttir", "certificate", "cubin", "launch"]);
             // The folder holds the proved text and the machine code that was made of it, bound to the model's dimensions.
-            let image = &read.images()[&kernel.specialisation];
-            let (hashes, facts) = (&image.record.hashes, &image.record.facts);
-            let certificate = &read.certificates()[&image.spec.text().to_string()];
-            let bound = read.bound(&image.spec).unwrap();
+            let cubin = &read.cubins()[&kernel.specialisation];
+            let (hashes, facts) = (&cubin.record.hashes, &cubin.record.facts);
+            let certificate = &read.certificates()[&cubin.spec.text().to_string()];
+            let bound = read.bound(&cubin.spec).unwrap();
             println!(
                 "{} | {} | {} | {} | {}",
                 kernel.specialisation,
@@ -166,14 +166,14 @@ fn machine_code_of_another_text_is_not_admitted() {
     let Some(bundle) = smol() else { return };
     let plan = plan("smollm2-135m");
     bundle.admit(&plan).unwrap();
-    let image = bundle.images().values().find(|image| image.ttir.contains("dense<0.0")).unwrap();
-    let other = image.ttir.replacen("dense<0.0", "dense<1.0", 1);
-    let mut record = image.record.clone();
+    let cubin = bundle.cubins().values().find(|cubin| cubin.ttir.contains("dense<0.0")).unwrap();
+    let other = cubin.ttir.replacen("dense<0.0", "dense<1.0", 1);
+    let mut record = cubin.record.clone();
     record.hashes.ttir = ttir_hash(&other).to_hex().to_string();
     let record = serde_json::to_string(&record).unwrap();
-    let forged = Image::read(&image.spec, &other, &record, image.cubin.clone()).unwrap();
-    let error = Bundle::built_in().unwrap().with_images(vec![forged]).admit(&plan).unwrap_err().to_string();
-    assert!(error.contains("compiled from another text") && error.contains(&image.spec.to_string()), "{error}");
+    let forged = Cubin::read(&cubin.spec, &other, &record, cubin.code.clone()).unwrap();
+    let error = Bundle::built_in().unwrap().with_cubins(vec![forged]).admit(&plan).unwrap_err().to_string();
+    assert!(error.contains("compiled from another text") && error.contains(&cubin.spec.to_string()), "{error}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_bundle_says_which_kernels_were_executed() {
     let (code, why) = vosti(&[&["prepare", model, "-o", out, "--execute"], &target[..]].concat());
     assert_eq!(code, Some(0), "{why}");
     let read = Bundle::read(&folder).unwrap();
-    let left_out = read.images().iter().filter(|(_, image)| image.record.executed != Some(Executed::Ptx));
+    let left_out = read.cubins().iter().filter(|(_, cubin)| cubin.record.executed != Some(Executed::Ptx));
     assert_eq!(left_out.map(|(name, _)| name).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 

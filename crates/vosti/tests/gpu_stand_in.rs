@@ -2,10 +2,6 @@
 //! random weights is prepared, opened, answers, and is measured and probed. It shows that the whole path works; it shows
 //! nothing about a real GPU.
 
-#[path = "../../vosti-cuda/tests/common/mod.rs"]
-mod stand_in;
-
-use stand_in::{StandIn, TARGET, image};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +19,7 @@ use vosti_cuda::DriverError;
 use vosti_engine::progress::{NoProgress, Progress};
 use vosti_engine::{Engine, Event, Policy, Request, Sampling};
 use vosti_model::Target;
+use vosti_stand_in::{StandIn, TARGET, cubin};
 use vosti_verify::certificate::verifier;
 
 /// A configuration alone, and its bundle.
@@ -55,8 +52,8 @@ impl Place {
         let source = ModelSource::open(&self.config()).unwrap();
         let plan = source.plan(&Target::named(TARGET).with_lists(), None).unwrap();
         let files = Model::of_files(&self.config()).unwrap();
-        let images = vosti_model::plan::specs(&plan).iter().map(image).collect();
-        let bundle = Bundle::built_in().unwrap().with_images(images);
+        let cubins = vosti_model::plan::specs(&plan).iter().map(cubin).collect();
+        let bundle = Bundle::built_in().unwrap().with_cubins(cubins);
         bundle.write(&self.bundle(), true, files, TARGET, &plan).unwrap();
     }
 

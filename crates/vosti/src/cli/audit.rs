@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use vosti_audit::{Audit, Finding, Request};
-use vosti_cuda::Toolchain;
-use vosti_cuda::toolchain::REQUIREMENT;
+use vosti_cubin::Toolchain;
+use vosti_cubin::toolchain::REQUIREMENT;
 
 /// Whether a file is audited: it has no contract of its own, with the TTIR beside it.
 pub fn wanted(arguments: &Verify) -> bool {

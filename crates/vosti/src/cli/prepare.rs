@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
-use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Arch, Artifact, Executed, Image, Toolchain};
+use vosti_cubin::toolchain::REQUIREMENT;
+use vosti_cubin::{Arch, Artifact, Cubin, Executed, Toolchain};
 use vosti_engine::progress::Progress;
 use vosti_kernels::{Admitted, CPU};
 use vosti_model::{ModelPlan, Target};
@@ -32,7 +32,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let mut bundle = Bundle::built_in()?;
     let admitted = bundle.admit(&plan)?;
     if target != CPU {
-        bundle = bundle.with_images(compile(arguments, &plan, &admitted).with_context(cannot)?);
+        bundle = bundle.with_cubins(compile(arguments, &plan, &admitted).with_context(cannot)?);
     }
     let manifest = bundle.write(&arguments.output, arguments.force, files, target, &plan)?;
     print(&format!(
@@ -59,7 +59,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
 }
 
 /// Every specialisation of the plan, compiled from its proved text and checked.
-fn compile(arguments: &Prepare, plan: &ModelPlan, admitted: &Admitted) -> Result<Vec<Image>> {
+fn compile(arguments: &Prepare, plan: &ModelPlan, admitted: &Admitted) -> Result<Vec<Cubin>> {
     let target = arguments.target.as_str();
     let arch = Arch::of_target(target)?;
     let specs = vosti_model::plan::specs(plan);
@@ -73,14 +73,14 @@ fn compile(arguments: &Prepare, plan: &ModelPlan, admitted: &Admitted) -> Result
     eprintln!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
     let executed = if arguments.execute { execute(&artifacts)? } else { vec![None; artifacts.len()] };
-    let image = |artifact: Artifact| -> Result<Image> {
+    let cubin = |artifact: Artifact| -> Result<Cubin> {
         let proved = admitted.kernel(&artifact.spec)?;
-        Ok(Image::of(artifact, &proved.contract, arch)?)
+        Ok(Cubin::of(artifact, &proved.contract, arch)?)
     };
-    let mut images = artifacts.into_iter().map(image).collect::<Result<Vec<_>>>()?;
-    images.iter_mut().zip(executed).for_each(|(image, executed)| image.record.executed = executed);
-    vosti_cuda::alike(&plan.bindings, |spec| images.iter().find(|image| image.spec == *spec))?;
-    Ok(images)
+    let mut cubins = artifacts.into_iter().map(cubin).collect::<Result<Vec<_>>>()?;
+    cubins.iter_mut().zip(executed).for_each(|(cubin, executed)| cubin.record.executed = executed);
+    vosti_cubin::alike(&plan.bindings, |spec| cubins.iter().find(|cubin| cubin.spec == *spec))?;
+    Ok(cubins)
 }
 
 /// Executes the PTX of every kernel, on all cores.
@@ -93,7 +93,7 @@ fn execute(artifacts: &[Artifact]) -> Result<Vec<Option<Executed>>> {
         while let Some((at, artifact)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, artifacts.get(at)?)))
         {
             anyhow::ensure!(!bar.cancelled(), "interrupted");
-            let executed = vosti_cuda::execute(artifact)?;
+            let executed = vosti_cubin::execute(artifact)?;
             found.lock().unwrap_or_else(PoisonError::into_inner)[at] = executed;
             bar.done(1 + done.fetch_add(1, Relaxed) as u64);
         }
@@ -111,10 +111,10 @@ fn execute(artifacts: &[Artifact]) -> Result<Vec<Option<Executed>>> {
 
 /// How many kernels were executed, and the names of those that were not.
 fn executed(bundle: &Bundle) -> String {
-    let left_out = bundle.images().iter().filter(|(_, image)| image.record.executed.is_none());
+    let left_out = bundle.cubins().iter().filter(|(_, cubin)| cubin.record.executed.is_none());
     let left_out: String =
         left_out.map(|(name, _)| format!("not executed, because an instruction is not known: {name}\n")).collect();
-    let many = bundle.images().len() - left_out.lines().count();
+    let many = bundle.cubins().len() - left_out.lines().count();
     format!("{many} kernels' PTX was executed on this processor, and gave the tile interpreter's bits.\n{left_out}")
 }
 
@@ -147,7 +147,7 @@ fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -
             ))?;
             continue;
         }
-        print(&format!("\n{}", estimate::estimate(plan, bundle.images(), card, step)?.table()))?;
+        print(&format!("\n{}", estimate::estimate(plan, bundle.cubins(), card, step)?.table()))?;
     }
     print("\nConstants of the estimate:\n")?;
     for constant in &CONSTANTS {
@@ -165,8 +165,8 @@ fn table(bundle: &Bundle) -> String {
         format!("{registers:>9} {shared:>12} {matrix:>7} {copies:>11} {flight:>9} {blocks:>9}  {name}\n")
     };
     let mut out = line(heads.map(String::from), "kernel");
-    for (name, image) in bundle.images() {
-        let facts = &image.record.facts;
+    for (name, cubin) in bundle.cubins() {
+        let facts = &cubin.record.facts;
         let cells = [
             facts.registers.to_string(),
             facts.shared_dynamic.to_string(),

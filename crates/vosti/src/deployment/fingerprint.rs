@@ -30,8 +30,8 @@ impl Deployment {
         if let Some(gpu) = self.gpu() {
             let about = gpu.about();
             put("gpu", format!("{} {} {:?} {}", self.target, about.name, about.capability, about.driver).as_bytes());
-            let images = self.bundle.images().values();
-            images.for_each(|image| put("cubin", image.record.hashes.cubin.as_bytes()));
+            let cubins = self.bundle.cubins().values();
+            cubins.for_each(|cubin| put("cubin", cubin.record.hashes.cubin.as_bytes()));
         }
         // Weights, tokenizer and template are in the model's files.
         self.files.files.iter().for_each(|file| put("file", file.blake3.as_bytes()));

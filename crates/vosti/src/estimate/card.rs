@@ -1,7 +1,7 @@
 //! Graphics cards in numbers, and the constants of the estimate. Each constant names its source; `assumed` means that nothing was
 //! measured. This file is the only place of these constants. Read next: [`super::launches`].
 
-use vosti_cuda::Arch;
+use vosti_cubin::Arch;
 
 /// A card. Nominal rates are the vendor's data sheets': dense BF16 products with FP32 sums.
 #[derive(Clone, Copy, Debug, PartialEq)]

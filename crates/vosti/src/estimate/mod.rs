@@ -14,7 +14,7 @@ use launches::Work;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use vosti_cpu::Ceilings;
-use vosti_cuda::{Facts, Image};
+use vosti_cubin::{Cubin, Facts};
 use vosti_kernels::KernelError;
 use vosti_model::ModelPlan;
 
@@ -79,19 +79,19 @@ pub struct Estimate {
     pub bound_s: f64,
 }
 
-/// Estimates a step of a plan from the compiled kernels. A launch without an image is left out. An error names a kernel whose
+/// Estimates a step of a plan from the compiled kernels. A launch without a cubin is left out. An error names a kernel whose
 /// contract or grid is unknown.
 pub fn estimate(
     plan: &ModelPlan,
-    images: &BTreeMap<String, Image>,
+    cubins: &BTreeMap<String, Cubin>,
     card: &Card,
     step: Step,
 ) -> Result<Estimate, KernelError> {
     let mut kernels: Vec<Kernel> = vec![];
     for work in launches::of(plan, step)? {
         let name = work.spec.to_string();
-        let Some(image) = images.get(&name) else { continue };
-        let (seconds, waves, limit) = time(&work, &image.record.facts, card);
+        let Some(cubin) = cubins.get(&name) else { continue };
+        let (seconds, waves, limit) = time(&work, &cubin.record.facts, card);
         let at = kernels.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
             let (launches, blocks, waves, limit) = (0, 0, 0, "");
             let (memory_bytes, flops, seconds, gaps) = (0.0, 0.0, 0.0, 0.0);
@@ -195,7 +195,7 @@ impl Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vosti_cuda::Arch;
+    use vosti_cubin::Arch;
     use vosti_kernels::parse_stem;
 
     fn facts(in_flight: u64, blocks: u32) -> Facts {

@@ -1,6 +1,6 @@
 //! The architectures that kernels are compiled for, and the facts about them that the checks need.
 
-use crate::error::CudaError;
+use crate::error::CubinError;
 use std::fmt;
 use vosti_tile::Scalar;
 
@@ -45,10 +45,10 @@ impl Arch {
     pub const ALL: [Arch; 6] = [Arch::Sm80, Arch::Sm86, Arch::Sm89, Arch::Sm90, Arch::Sm100, Arch::Sm120];
 
     /// The architecture of a target such as `cuda-sm90`.
-    pub fn of_target(target: &str) -> Result<Arch, CudaError> {
+    pub fn of_target(target: &str) -> Result<Arch, CubinError> {
         let named =
             target.strip_prefix("cuda-").and_then(|name| Arch::ALL.into_iter().find(|arch| arch.to_string() == name));
-        named.ok_or_else(|| CudaError::Target { target: target.to_string(), known: Arch::known() })
+        named.ok_or_else(|| CubinError::Target { target: target.to_string(), known: Arch::known() })
     }
 
     /// The architecture whose code a device of this compute capability runs.

@@ -14,7 +14,7 @@ mod tests;
 
 use crate::arch::{Arch, REGISTERS, WARP};
 use crate::artifact::{Artifact, Metadata};
-use crate::error::{CudaError, Refusal};
+use crate::error::{CubinError, Refusal};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use texts::{Log, Ptx, Sass};
@@ -68,9 +68,9 @@ pub struct Reduction {
 }
 
 /// Runs every check of a kernel with this contract. Error: the first reason to refuse the kernel.
-pub fn inspect(artifact: &Artifact, contract: &Contract, arch: Arch) -> Result<Facts, CudaError> {
+pub fn inspect(artifact: &Artifact, contract: &Contract, arch: Arch) -> Result<Facts, CubinError> {
     let spec = &artifact.spec;
-    examine(artifact, arch, contract).map_err(|refusal| CudaError::Refused {
+    examine(artifact, arch, contract).map_err(|refusal| CubinError::Refused {
         spec: spec.to_string(),
         target: format!("cuda-{arch}"),
         refusal,
@@ -171,7 +171,7 @@ fn threads(ptx: &Ptx, metadata: &Metadata) -> Result<(), Refusal> {
 }
 
 /// The launcher provides scratch, and supports none of these.
-pub(crate) fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
+pub fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
     let needs = [
         (metadata.launch_pdl, "programmatic dependent launch"),
         (metadata.launch_cooperative_grid, "a cooperative launch"),

@@ -1,8 +1,8 @@
 //! A few of SmolLM2's kernels, compiled and checked as `vosti prepare` does; needs Triton, and no GPU.
 
 use vosti_contract::Contract;
-use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Arch, Artifact, Image, Toolchain, inspect};
+use vosti_cubin::toolchain::REQUIREMENT;
+use vosti_cubin::{Arch, Artifact, Cubin, Toolchain, inspect};
 use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
 
 const TARGET: &str = "cuda-sm90";
@@ -125,12 +125,12 @@ fn proved_kernels_compile_and_pass_every_check() {
         println!("{}: {facts:?}", artifact.spec);
         let text = &*ttir(&artifact.spec).unwrap();
         assert_eq!(artifact.hashes().ttir, ttir_hash(text).to_hex().to_string());
-        let image = Image::of(artifact.clone(), contract(&artifact), Arch::Sm90).unwrap();
-        let read = |ttir: &str, cubin: Vec<u8>| Image::read(&image.spec, ttir, &image.record_json(), cubin);
-        assert_eq!(read(text, image.cubin.clone()).unwrap(), image);
-        let other = read(&text.replacen("arith.constant", "arith.constants", 1), image.cubin.clone());
+        let cubin = Cubin::of(artifact.clone(), contract(&artifact), Arch::Sm90).unwrap();
+        let read = |ttir: &str, code: Vec<u8>| Cubin::read(&cubin.spec, ttir, &cubin.record_json(), code);
+        assert_eq!(read(text, cubin.code.clone()).unwrap(), cubin);
+        let other = read(&text.replacen("arith.constant", "arith.constants", 1), cubin.code.clone());
         assert!(other.unwrap_err().to_string().contains("compiled from another TTIR"));
-        let other = read(text, image.cubin[1..].to_vec()).unwrap_err().to_string();
+        let other = read(text, cubin.code[1..].to_vec()).unwrap_err().to_string();
         assert!(other.contains("other machine code"), "{other}");
         assert_eq!(facts.matrix_instructions > 0, has_dots(&artifact.spec), "{}", artifact.spec);
         assert_eq!(facts.in_flight > 0, artifact.spec.kernel != "rmsnorm", "{}", artifact.spec);

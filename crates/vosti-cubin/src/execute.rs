@@ -5,7 +5,7 @@
 
 use crate::arch::WARP;
 use crate::artifact::Artifact;
-use crate::error::CudaError;
+use crate::error::CubinError;
 use serde::{Deserialize, Serialize};
 use vosti_ptx::{Compiled, Difference, compare};
 
@@ -30,11 +30,11 @@ pub fn compiled(artifact: &Artifact) -> Compiled<'_> {
 
 /// Executes a compiled kernel on small cases. None: its PTX has an instruction that is not known. Error: other bits, or one of the
 /// faults that an execution finds.
-pub fn execute(artifact: &Artifact) -> Result<Option<Executed>, CudaError> {
+pub fn execute(artifact: &Artifact) -> Result<Option<Executed>, CubinError> {
     match compare(&compiled(artifact)) {
         Ok(()) => Ok(Some(Executed::Ptx)),
         Err(Difference::Read(_)) => Ok(None),
-        Err(difference) => Err(CudaError::Executed {
+        Err(difference) => Err(CubinError::Executed {
             spec: artifact.spec.to_string(),
             target: artifact.metadata.target.clone(),
             difference: Box::new(difference),

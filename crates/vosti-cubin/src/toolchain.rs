@@ -6,7 +6,7 @@
 
 use crate::arch::Arch;
 use crate::artifact::Artifact;
-use crate::error::CudaError;
+use crate::error::CubinError;
 use serde::Serialize;
 use std::fs;
 use std::io::Write;
@@ -42,7 +42,7 @@ struct Kernel<'a> {
 impl Toolchain {
     /// Makes an environment in `folder`, unless there is one already. pip fetches Triton from the index that the user has
     /// configured. Errors: no python3, or a failure of venv or pip.
-    pub fn install(folder: &Path) -> Result<Toolchain, CudaError> {
+    pub fn install(folder: &Path) -> Result<Toolchain, CubinError> {
         let python = folder.join("bin/python");
         let stamp = folder.join("installed.txt");
         // Two processes that install at once would clear each other's environment, so the second waits for the first.
@@ -53,7 +53,7 @@ impl Toolchain {
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder), "")?;
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT];
         run(Command::new(&python).args(pip), "")?;
-        fs::write(&stamp, REQUIREMENT).map_err(|error| CudaError::Io { path: stamp, error })?;
+        fs::write(&stamp, REQUIREMENT).map_err(|error| CubinError::Io { path: stamp, error })?;
         Ok(Toolchain { python })
     }
 
@@ -68,8 +68,8 @@ impl Toolchain {
     }
 
     /// Compiles specialisations for a target, given their TTIR. Errors: an unknown target, a failure of the compiler.
-    pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CudaError> {
-        let scratch = tempfile::tempdir().map_err(|error| CudaError::Io { path: std::env::temp_dir(), error })?;
+    pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CubinError> {
+        let scratch = tempfile::tempdir().map_err(|error| CubinError::Io { path: std::env::temp_dir(), error })?;
         let folder = scratch.path();
         let arch = Arch::of_target(target)?;
         let mut request = Request { arch: arch.number(), shared_max: arch.shared_bytes_max(), kernels: vec![] };
@@ -82,15 +82,15 @@ impl Toolchain {
         let request = serde_json::to_string(&request).unwrap_or_default();
         run(Command::new(&self.python).args(["-B", "-c", SCRIPT]).arg(folder), &request)?;
         if !kernels.iter().all(|(spec, _)| folder.join(format!("{spec}.json")).exists()) {
-            return Err(CudaError::Wrote { tool: self.python.display().to_string(), needs: REQUIREMENT });
+            return Err(CubinError::Wrote { tool: self.python.display().to_string(), needs: REQUIREMENT });
         }
         kernels.iter().map(|(spec, ttir)| Artifact::read(folder, spec, ttir)).collect()
     }
 
     /// Compiles specialisations from their checked-in TTIR. Errors: no TTIR is checked in, or those of `compile`.
-    pub fn compile_checked_in(&self, target: &str, specs: &[Spec]) -> Result<Vec<Artifact>, CudaError> {
+    pub fn compile_checked_in(&self, target: &str, specs: &[Spec]) -> Result<Vec<Artifact>, CubinError> {
         let text = |spec: &Spec| {
-            let missing = || CudaError::Ttir { spec: spec.to_string() };
+            let missing = || CubinError::Ttir { spec: spec.to_string() };
             vosti_kernels::ttir(spec).map(|text| (spec.clone(), text)).ok_or_else(missing)
         };
         let texts = specs.iter().map(text).collect::<Result<Vec<_>, _>>()?;
@@ -100,9 +100,9 @@ impl Toolchain {
 }
 
 /// Locks an environment, by a file beside it. Closing the file releases the lock.
-fn lock(folder: &Path) -> Result<fs::File, CudaError> {
+fn lock(folder: &Path) -> Result<fs::File, CubinError> {
     let path = folder.with_extension("lock");
-    let failed = |error| CudaError::Io { path: path.clone(), error };
+    let failed = |error| CubinError::Io { path: path.clone(), error };
     fs::create_dir_all(folder.parent().unwrap_or(folder)).map_err(failed)?;
     let file = fs::File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
     file.lock().map_err(failed)?;
@@ -110,9 +110,9 @@ fn lock(folder: &Path) -> Result<fs::File, CudaError> {
 }
 
 /// Runs a tool to its end, with `input` as its standard input. If the tool fails, the error has its output.
-fn run(command: &mut Command, input: &str) -> Result<(), CudaError> {
+fn run(command: &mut Command, input: &str) -> Result<(), CubinError> {
     let tool = command.get_program().to_string_lossy().into_owned();
-    let start = |error| CudaError::Start { tool: tool.clone(), error };
+    let start = |error| CubinError::Start { tool: tool.clone(), error };
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().map_err(start)?;
     // A tool that ends before it has read its input reports the reason itself.
@@ -122,7 +122,7 @@ fn run(command: &mut Command, input: &str) -> Result<(), CudaError> {
         true => Ok(()),
         false => {
             let said = [&output.stdout[..], &output.stderr[..]].concat();
-            Err(CudaError::Tool { tool, output: String::from_utf8_lossy(&said).trim().to_string() })
+            Err(CubinError::Tool { tool, output: String::from_utf8_lossy(&said).trim().to_string() })
         }
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     fn what_a_failing_tool_says_is_in_the_error() {
         let broken = Toolchain::with_python("/bin/false".into());
         let error = broken.compile_checked_in("cuda-sm90", &[]).unwrap_err();
-        assert!(matches!(error, CudaError::Tool { .. }), "{error}");
+        assert!(matches!(error, CubinError::Tool { .. }), "{error}");
         let idle = Toolchain::with_python("/bin/true".into());
         let spec = vosti_kernels::parse_stem("linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1").unwrap();
         let error = idle.compile_checked_in("cuda-sm90", &[spec]).unwrap_err().to_string();

@@ -1,19 +1,19 @@
 //! What Triton makes for sm80 is executed on a processor and has the tile interpreter's bits; what is broken in it is found.
 //! Needs Triton, and no GPU. `cargo xtask execute` runs every text of a target.
 
-mod common;
 mod controls;
 
-use common::plan;
 use controls::{CONTROLS, Control, OF_SM90, UNNOTICED};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use vosti_cuda::execute::compiled;
-use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Artifact, Executed, Toolchain, execute};
+use vosti_cubin::execute::compiled;
+use vosti_cubin::toolchain::REQUIREMENT;
+use vosti_cubin::{Artifact, Executed, Toolchain, execute};
 use vosti_kernels::{Spec, parse_stem};
 use vosti_model::plan::specs;
+use vosti_model::{ModelPlan, Target};
 use vosti_ptx::{Cases, Compiled};
 
 const TARGET: &str = "cuda-sm80";
@@ -66,11 +66,19 @@ const SM90: [&str; 3] = [
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
 ];
 
+/// The plan of a tiny model.
+fn plan(name: &str) -> ModelPlan {
+    let path = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
+    let config = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
+    vosti_model::plan(&decoder, &Target::named(TARGET).with_lists(), Some(512)).unwrap()
+}
+
 /// The specialisations that are executed here.
 fn all() -> Vec<Spec> {
     let mut found: BTreeMap<String, Spec> = BTreeMap::new();
     for (first, name) in MODELS.iter().enumerate().map(|(at, name)| (at == 0, name)) {
-        for spec in specs(&plan(&format!("tests/tiny/{name}/config.json"), TARGET, None)) {
+        for spec in specs(&plan(name)) {
             let known = NOT_YET.contains(&&*spec.kernel) || found.values().any(|other| other.kernel == spec.kernel);
             if first || !known {
                 found.insert(spec.to_string(), spec);

@@ -1,11 +1,10 @@
 //! A stand-in for a GPU: it checks calls as a driver and a device would, executes lifted TTIR in host memory, and records its
 //! calls. Its memory begins as noise. It has no threads, warps, shared memory or matrix instructions. About these it shows only
 //! that the launcher passes its numbers on.
-#![allow(dead_code, unused_imports)]
 
-mod image;
+mod cubin;
 
-pub use image::{image, images};
+pub use cubin::{cubin, cubins};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -16,7 +15,7 @@ use vosti_cpu::isa::Isa;
 use vosti_cpu::layout::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_cuda::Arch;
+use vosti_cubin::Arch;
 use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
 use vosti_cuda::host::HostMemory;
 use vosti_model::{ModelPlan, Target};
@@ -24,6 +23,7 @@ use vosti_tile::interp::{Memory, Options, Undefined, run};
 use vosti_tile::numerics::{FloatMode, from_bf16, to_bf16};
 use vosti_tile::{Kernel, Scalar};
 
+/// The target whose GPU it stands for.
 pub const TARGET: &str = "cuda-sm90";
 /// Where its memory begins.
 const BASE: Address = 0x7_0000_0000;
@@ -76,6 +76,7 @@ impl Heap {
 /// A flaw in the stand-in's execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flaw {
+    /// None.
     #[default]
     None,
     /// The last bit of an output depends on how many tiles of rows there are.
@@ -88,10 +89,13 @@ pub enum Flaw {
     Tenth,
 }
 
+/// The driver: clones share the memory, as streams of one GPU do.
 pub struct StandIn {
+    /// What it says of itself.
     pub about: About,
     /// Free memory of an empty device, in bytes.
     pub free: u64,
+    /// What it does wrong.
     pub flaw: Flaw,
     /// The largest allocation that succeeds, whatever is free.
     pub largest: u64,
@@ -121,6 +125,7 @@ pub struct StandIn {
 }
 
 impl StandIn {
+    /// One without a flaw.
     pub fn new() -> StandIn {
         StandIn {
             about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448, driver: 12080 },
@@ -155,6 +160,7 @@ impl StandIn {
         new
     }
 
+    /// One with a flaw.
     pub fn with(flaw: Flaw) -> StandIn {
         let mut new = StandIn::new();
         new.flaw = flaw;
@@ -572,7 +578,7 @@ pub fn numbers(name: &str, len: usize) -> Vec<f32> {
 
 /// Checks that Triton's assembler assembles the text for every target, without a stack and without spills.
 pub fn assembles(ptx: &str) {
-    let Some(python) = vosti_test_tools::python(vosti_cuda::toolchain::REQUIREMENT) else { return };
+    let Some(python) = vosti_test_tools::python(vosti_cubin::toolchain::REQUIREMENT) else { return };
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source.ptx");
     std::fs::write(&source, ptx.trim_end_matches('\0')).unwrap();

@@ -1,14 +1,14 @@
-//! Images for the stand-in: their machine code is their TTIR.
+//! Cubins for the stand-in: their machine code is their TTIR.
 
-use super::TARGET;
+use crate::TARGET;
 use std::collections::BTreeMap;
-use vosti_cuda::{Facts, Hashes, Image, Metadata, Record};
+use vosti_cubin::{Cubin, Facts, Hashes, Metadata, Record};
 use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::ModelPlan;
 
-/// An image whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are invented, except those that
+/// A cubin whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are invented, except those that
 /// the target's table fixes.
-pub fn image(spec: &Spec) -> Image {
+pub fn cubin(spec: &Spec) -> Cubin {
     let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
     // Specialisations of another target are not in the table.
     let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1 });
@@ -52,9 +52,10 @@ pub fn image(spec: &Spec) -> Image {
         cubin: hash(text.as_bytes()),
     };
     let record = Record { hashes, metadata, facts, executed: None };
-    Image { spec: spec.clone(), ttir: text.into(), cubin: text.as_bytes().to_vec(), record }
+    Cubin { spec: spec.clone(), ttir: text.into(), code: text.as_bytes().to_vec(), record }
 }
 
-pub fn images(plan: &ModelPlan) -> BTreeMap<String, Image> {
-    vosti_model::plan::specs(plan).iter().map(|spec| (spec.to_string(), image(spec))).collect()
+/// The cubins of a plan, by specialisation.
+pub fn cubins(plan: &ModelPlan) -> BTreeMap<String, Cubin> {
+    vosti_model::plan::specs(plan).iter().map(|spec| (spec.to_string(), cubin(spec))).collect()
 }

@@ -105,7 +105,7 @@ fn sound() -> Artifact {
 
 fn refusal(artifact: &Artifact) -> Refusal {
     match inspect(artifact, contract(), Arch::Sm90) {
-        Err(CudaError::Refused { refusal, .. }) => refusal,
+        Err(CubinError::Refused { refusal, .. }) => refusal,
         other => panic!("{other:?}"),
     }
 }

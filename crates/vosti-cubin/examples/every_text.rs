@@ -2,7 +2,7 @@
 //! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones. The exit code is 1 if
 //! a kernel spills, is refused, or does not compile.
 //!
-//!     cargo run -p vosti-cuda --example every_text [--execute | --keep=FOLDER] [TARGET...] [KERNEL...]
+//!     cargo run -p vosti-cubin --example every_text [--execute | --keep=FOLDER] [TARGET...] [KERNEL...]
 //!
 //! Without a target all are tried, and without a kernel all. With `--execute` models are smaller, and the PTX of each kernel that
 //! passes is executed here and compared with the tile interpreter, bit for bit (`cargo xtask execute`). With `--keep` the same
@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use vosti_contract::Const;
-use vosti_cuda::toolchain::REQUIREMENT;
-use vosti_cuda::{Arch, Artifact, CudaError, Executed, Facts, Toolchain, execute, inspect};
+use vosti_cubin::toolchain::REQUIREMENT;
+use vosti_cubin::{Arch, Artifact, CubinError, Executed, Facts, Toolchain, execute, inspect};
 use vosti_kernels::Spec;
 
 /// Kernels in one run of the compiler.
@@ -121,7 +121,7 @@ struct Found {
 }
 
 impl Found {
-    fn note(&mut self, arch: Arch, spec: &Spec, compiled: Result<Artifact, CudaError>) {
+    fn note(&mut self, arch: Arch, spec: &Spec, compiled: Result<Artifact, CubinError>) {
         self.kernels += 1;
         let level = compiled.as_ref().map_or(3, |artifact| artifact.metadata.ptxas_level);
         let inspected = compiled.and_then(|artifact| inspect(&artifact, vosti_kernels::contract(&spec.kernel)?, arch));
@@ -141,7 +141,7 @@ impl Found {
         self.registers = self.registers.max(facts.registers);
     }
 
-    fn ran(&mut self, spec: &Spec, executed: Result<Option<Executed>, CudaError>) {
+    fn ran(&mut self, spec: &Spec, executed: Result<Option<Executed>, CubinError>) {
         match executed {
             Ok(Some(Executed::Ptx)) => self.executed += 1,
             Ok(None) => self.not_known.push(spec.to_string()),
@@ -171,7 +171,7 @@ impl Found {
 }
 
 /// Compiles a few kernels at once, or each alone if one of them fails.
-fn compile(tool: &Toolchain, target: &str, specs: &[Spec]) -> Vec<(Spec, Result<Artifact, CudaError>)> {
+fn compile(tool: &Toolchain, target: &str, specs: &[Spec]) -> Vec<(Spec, Result<Artifact, CubinError>)> {
     match tool.compile_checked_in(target, specs) {
         Ok(artifacts) => artifacts.into_iter().map(|artifact| (artifact.spec.clone(), Ok(artifact))).collect(),
         Err(error) if specs.len() == 1 => vec![(specs[0].clone(), Err(error))],

@@ -1,6 +1,6 @@
 //! One compiled specialisation: machine code, the texts that led to it, and the parameters of its launch.
 
-use crate::error::CudaError;
+use crate::error::CubinError;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -82,12 +82,12 @@ pub struct Hashes {
 
 impl Artifact {
     /// Reads the compiler's files for a specialisation from a folder.
-    pub(crate) fn read(folder: &Path, spec: &Spec, ttir: &str) -> Result<Artifact, CudaError> {
+    pub(crate) fn read(folder: &Path, spec: &Spec, ttir: &str) -> Result<Artifact, CubinError> {
         let bytes = |kind: &str| {
             let path = folder.join(format!("{spec}.{kind}"));
-            fs::read(&path).map_err(|error| CudaError::Io { path, error })
+            fs::read(&path).map_err(|error| CubinError::Io { path, error })
         };
-        let misread = |why: String| CudaError::Metadata { spec: spec.to_string(), why };
+        let misread = |why: String| CubinError::Metadata { spec: spec.to_string(), why };
         let text = |kind: &str| String::from_utf8(bytes(kind)?).map_err(|_| misread(format!("its {kind} is not text")));
         let metadata = serde_json::from_slice(&bytes("json")?).map_err(|error| misread(error.to_string()))?;
         Ok(Artifact {

@@ -2,7 +2,7 @@
 
 use crate::arch::Arch;
 use crate::artifact::{Artifact, Hashes, Metadata};
-use crate::error::CudaError;
+use crate::error::CubinError;
 use crate::execute::Executed;
 use crate::inspect::{Facts, inspect, interchangeable};
 use serde::{Deserialize, Serialize};
@@ -24,51 +24,51 @@ pub struct Record {
     pub executed: Option<Executed>,
 }
 
-/// A kernel that passed every check: [`Image::of`] runs the checks, and [`Image::read`] compares the hashes of one that passed.
+/// A kernel that passed every check: [`Cubin::of`] runs the checks, and [`Cubin::read`] compares the hashes of one that passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct Cubin {
     /// The kernel and its specialisation.
     pub spec: Spec,
     /// The proved text.
     pub ttir: String,
     /// The machine code.
-    pub cubin: Vec<u8>,
+    pub code: Vec<u8>,
     /// Hashes, the compiler's record, and what the checks found.
     pub record: Record,
 }
 
-impl Image {
+impl Cubin {
     /// Checks a compiled kernel ([`inspect`](crate::inspect())). Error: the reason to refuse it.
-    pub fn of(artifact: Artifact, contract: &Contract, arch: Arch) -> Result<Image, CudaError> {
+    pub fn of(artifact: Artifact, contract: &Contract, arch: Arch) -> Result<Cubin, CubinError> {
         let facts = inspect(&artifact, contract, arch)?;
         let record = Record { hashes: artifact.hashes(), metadata: artifact.metadata, facts, executed: None };
-        Ok(Image { spec: artifact.spec, ttir: artifact.ttir, cubin: artifact.cubin, record })
+        Ok(Cubin { spec: artifact.spec, ttir: artifact.ttir, code: artifact.cubin, record })
     }
 
-    /// Reads an image from its record, as [`Image::record_json`] wrote it. Errors: the record cannot be read, the text is another
+    /// Reads a cubin from its record, as [`Cubin::record_json`] wrote it. Errors: the record cannot be read, the text is another
     /// one, or the machine code is.
     ///
     /// The checks do not run again: the texts that they read (GPU IR, PTX, disassembly, log) are not kept. So an edit of the
     /// record's metadata or facts is not noticed here. A bundle's manifest has the record's hash; somebody who rewrites both can
-    /// claim anything. [`Code::load`](crate::launch::Code::load) refuses a claim that the driver or the contract contradicts
+    /// claim anything. Loading it on a device refuses a claim that the driver or the contract contradicts
     /// (parameters, architecture, name, threads, spills) but believes the shared memory, the scratch and the facts that
     /// [`interchangeable`] compares.
-    pub fn read(spec: &Spec, ttir: &str, record: &str, cubin: Vec<u8>) -> Result<Image, CudaError> {
+    pub fn read(spec: &Spec, ttir: &str, record: &str, code: Vec<u8>) -> Result<Cubin, CubinError> {
         let record: Record = serde_json::from_str(record)
-            .map_err(|error| CudaError::Metadata { spec: spec.to_string(), why: error.to_string() })?;
-        let stale = |what| Err(CudaError::Stale { spec: spec.to_string(), what });
+            .map_err(|error| CubinError::Metadata { spec: spec.to_string(), why: error.to_string() })?;
+        let stale = |what| Err(CubinError::Stale { spec: spec.to_string(), what });
         if record.hashes.ttir != ttir_hash(ttir).to_hex().as_str() {
             return stale("was compiled from another TTIR");
         }
-        if record.hashes.cubin != blake3::hash(&cubin).to_hex().as_str() {
+        if record.hashes.cubin != blake3::hash(&code).to_hex().as_str() {
             return stale("is other machine code than was checked");
         }
-        Ok(Image { spec: spec.clone(), ttir: ttir.to_string(), cubin, record })
+        Ok(Cubin { spec: spec.clone(), ttir: ttir.to_string(), code, record })
     }
 
-    /// Refuses an image that may not run in the place of `first`: see [`interchangeable`].
-    fn stands_for(&self, first: &Image) -> Result<(), CudaError> {
-        interchangeable(&first.record.facts, &self.record.facts).map_err(|refusal| CudaError::Refused {
+    /// Refuses a cubin that may not run in the place of `first`: see [`interchangeable`].
+    fn stands_for(&self, first: &Cubin) -> Result<(), CubinError> {
+        interchangeable(&first.record.facts, &self.record.facts).map_err(|refusal| CubinError::Refused {
             spec: self.spec.to_string(),
             target: self.record.metadata.target.clone(),
             refusal,
@@ -81,11 +81,11 @@ impl Image {
     }
 }
 
-/// Checks that kernels of different row tiles of one launch are [`interchangeable`]. Kernels without an image are skipped.
-pub fn alike<'a>(bindings: &[Binding], image: impl Fn(&Spec) -> Option<&'a Image>) -> Result<(), CudaError> {
+/// Checks that kernels of different row tiles of one launch are [`interchangeable`]. Kernels without a cubin are skipped.
+pub fn alike<'a>(bindings: &[Binding], cubin: impl Fn(&Spec) -> Option<&'a Cubin>) -> Result<(), CubinError> {
     for launch in bindings.iter().flat_map(|binding| &binding.launches) {
-        let Some(first) = image(&launch.spec) else { continue };
-        launch.higher.iter().filter_map(&image).try_for_each(|other| other.stands_for(first))?;
+        let Some(first) = cubin(&launch.spec) else { continue };
+        launch.higher.iter().filter_map(&cubin).try_for_each(|other| other.stands_for(first))?;
     }
     Ok(())
 }

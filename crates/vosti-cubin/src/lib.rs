@@ -1,0 +1,20 @@
+//! GPU kernels without a GPU: proved TTIR becomes a cubin, the texts on its way are checked, and its PTX is executed here.
+//!
+//! Building and testing needs no CUDA; Python and Triton are tools of [`mod@toolchain`] only. `vosti-cuda` launches what passed.
+//! Read next: [`mod@inspect`], [`mod@execute`], [`mod@cubin`].
+
+pub mod arch;
+pub mod artifact;
+pub mod cubin;
+pub mod error;
+pub mod execute;
+pub mod inspect;
+pub mod toolchain;
+
+pub use arch::Arch;
+pub use artifact::{Artifact, Hashes, Metadata};
+pub use cubin::{Cubin, Record, alike};
+pub use error::{CubinError, Refusal};
+pub use execute::{Executed, execute};
+pub use inspect::{Facts, inspect};
+pub use toolchain::Toolchain;
