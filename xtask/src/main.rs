@@ -8,6 +8,7 @@ mod mutants;
 mod release;
 mod statement;
 mod test;
+mod tests;
 mod tidy;
 mod verify;
 mod wheel;
@@ -36,7 +37,10 @@ enum Task {
     /// Builds the book of all pages and prints where it is
     Book,
     /// Checks everything that a change must pass; CI runs this
-    Test,
+    Test {
+        /// Steps to run, such as `clippy`, `tests` or "python package" [default: all]
+        steps: Vec<String>,
+    },
     /// Compiles every text of GPU targets [default: all], executes the PTX here and compares with the tile interpreter
     Execute {
         /// Targets such as cuda-sm80, and kernels by name
@@ -87,7 +91,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench::run(&bench),
         Task::Audit { names } => kernels("audit", &names),
         Task::Book => book::run(),
-        Task::Test => test::run(),
+        Task::Test { steps } => test::run(&steps),
         Task::Verify { check, prove } => verify::run(check, prove),
         Task::Release => release::run(),
         Task::Wheel(options) => wheel::run(&options),

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{book, helm, llama_cpp, python, root, run_command, target_folder, tidy, verify, wheel};
-use anyhow::{Result, anyhow};
+use crate::{book, helm, llama_cpp, python, root, run_command, target_folder, tests, tidy, verify, wheel};
+use anyhow::{Result, anyhow, ensure};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -22,15 +22,7 @@ const WITHOUT_TOOLS: &[Step] = &[
     ("core proof", || verify::run(true, false)),
 ];
 
-const WITH_TOOLS: &[Step] = &[
-    // Tests find Python tools in target/python. The variable makes a missing tool fail its test.
-    ("tests", || {
-        let mut tests = Command::new(env!("CARGO"));
-        run_command(tests.args(["test", "--workspace", "--no-fail-fast"]).env(vosti_test_tools::REQUIRED, "1"))
-    }),
-    ("day with a GPU", rehearse),
-    ("python package", wheel::test),
-];
+const WITH_TOOLS: &[Step] = &[("tests", tests::run), ("day with a GPU", rehearse), ("python package", wheel::test)];
 
 /// Fetches the tools of tests: the Python environment, Helm (which renders the chart) and llama.cpp's source (whose
 /// vocabularies and chat templates tests read).
@@ -40,8 +32,17 @@ fn fetch_tools() -> Result<()> {
     llama_cpp::source().map(drop)
 }
 
-/// Runs every step, even if one fails; the error names those that failed.
-pub fn run() -> Result<()> {
+/// Runs every step, or those that are named, even if one fails; the error names those that failed.
+pub fn run(names: &[String]) -> Result<()> {
+    let known: Vec<&str> = WITHOUT_TOOLS.iter().chain(WITH_TOOLS).map(|(name, _)| *name).collect();
+    let unknown = names.iter().find(|name| !known.contains(&name.as_str()));
+    ensure!(
+        unknown.is_none(),
+        "no step is named {}; the steps are: {}",
+        unknown.map_or("", String::as_str),
+        known.join(", ")
+    );
+    let wanted = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.0);
     let start = Instant::now();
     let mut failed = Vec::new();
     let (mut passed, mut took) = (0, Vec::new());
@@ -58,16 +59,16 @@ pub fn run() -> Result<()> {
         took.push(format!("{name} {:.0} s", begun.elapsed().as_secs_f64()));
     };
     let fetching = thread::spawn(fetch_tools);
-    for (name, step) in WITHOUT_TOOLS {
+    for (name, step) in WITHOUT_TOOLS.iter().filter(wanted) {
         take(name, Box::new(step));
     }
     take("tools", Box::new(|| fetching.join().map_err(|_| anyhow!("fetching the tools ended without a reason"))?));
-    for (name, step) in WITH_TOOLS {
+    for (name, step) in WITH_TOOLS.iter().filter(wanted) {
         take(name, Box::new(step));
     }
     println!("cargo xtask test took {:.0} s: {}", start.elapsed().as_secs_f64(), took.join(", "));
     println!("{passed} passed, {} failed", failed.len());
-    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
 
