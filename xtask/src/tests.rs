@@ -12,15 +12,19 @@ use std::thread;
 use std::time::Instant;
 
 /// The programs that take the longest: they begin first, so that none of them is alone at the end.
-const LONG: [&str; 8] = [
+const LONG: [&str; 12] = [
     "check_quick",
     "interpreter_equals_numpy",
     "serve_malformed",
     "fast_equals_plain",
     "any_shape",
-    "proved_text_becomes_sound_machine_code",
-    "serve_openai",
+    "gpu_stand_in",
+    "filetests",
     "laws",
+    "proved_text_becomes_sound_machine_code",
+    "goldens",
+    "same_bits_as_the_cpu",
+    "serve_openai",
 ];
 /// How many programs run at a time at most. Each has as many threads as there are processors.
 const AT_A_TIME: usize = 4;

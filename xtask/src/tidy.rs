@@ -214,7 +214,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-wiring", &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-cpu", &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
     ("crates/vosti-ptx", &["vosti-contract", "vosti-kernels", "vosti-tile"]),
-    ("crates/vosti-audit", &["vosti-contract", "vosti-kernels", "vosti-ptx", "vosti-verify"]),
+    ("crates/vosti-audit", &["vosti-contract", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-verify"]),
     ("crates/vosti-cubin", &["vosti-contract", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-wiring"]),
     (
         "crates/vosti-cuda",

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PACKAGE: &str = "crates/vosti-python";
+/// The kernel verifier alone, as a program.
+const VERIFIER: &str = "crates/vosti-audit";
 /// Packages that the tests need; for users they are optional.
 const TOOLS: [&str; 2] = ["httpx", "ray[serve]==2.60.0; python_version >= '3.10'"];
 /// The linker of a wheel for other machines.
@@ -21,31 +23,38 @@ pub struct Wheel {
     /// Builds with the profile of tests, and runs the package's tests in an environment of its own
     #[arg(long)]
     test: bool,
+    /// Builds `vosti-verify`, the kernel verifier without the engine, under target/wheels-verify
+    #[arg(long, conflicts_with_all = ["test", "manylinux"])]
+    verifier: bool,
 }
 
 pub fn run(options: &Wheel) -> Result<()> {
     if options.test {
         return test();
     }
-    let wheel = if options.manylinux { manylinux()? } else { own()? };
+    let wheel = match options {
+        Wheel { verifier: true, .. } => build(VERIFIER, "wheels-verify", "", &[])?,
+        Wheel { manylinux: true, .. } => manylinux()?,
+        _ => own()?,
+    };
     println!("{}", wheel.display());
     Ok(())
 }
 
 /// Builds a wheel for this machine.
 pub fn own() -> Result<PathBuf> {
-    build("wheels", "", &[])
+    build(PACKAGE, "wheels", "", &[])
 }
 
 /// Builds a wheel that needs no newer symbol than those of glibc 2.28. maturin checks it.
 pub fn manylinux() -> Result<PathBuf> {
     let python = environment("zig-python", &[LINKER.as_ref()])?;
-    build("wheels", "--zig --compatibility manylinux_2_28", &[("CARGO_ZIGBUILD_PYTHON_PATH", &python)])
+    build(PACKAGE, "wheels", "--zig --compatibility manylinux_2_28", &[("CARGO_ZIGBUILD_PYTHON_PATH", &python)])
 }
 
 /// Builds the wheel with the profile of the other tests, and runs the package's tests.
 pub fn test() -> Result<()> {
-    let wheel = build("wheels-dev", "--profile dev", &[])?;
+    let wheel = build(PACKAGE, "wheels-dev", "--profile dev", &[])?;
     let packages: Vec<&OsStr> = [wheel.as_os_str()].into_iter().chain(TOOLS.map(OsStr::new)).collect();
     let python = environment("wheel-python", &packages)?;
     // The tests of `vosti.client` start this server.
@@ -67,8 +76,8 @@ pub fn environment(name: &str, packages: &[&OsStr]) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Builds a folder under `target/` that holds the wheel alone, and returns the wheel's path. pip fetches maturin, which gets `flags`.
-fn build(name: &str, flags: &str, variables: &[(&str, &Path)]) -> Result<PathBuf> {
+/// Builds a package into a folder under `target/` that holds the wheel alone, and returns the wheel's path. pip fetches maturin, which gets `flags`.
+fn build(package: &str, name: &str, flags: &str, variables: &[(&str, &Path)]) -> Result<PathBuf> {
     let folder = target_folder().join(name);
     // Where maturin writes before pip copies. Its default is `target/wheels`, for the wheel of any profile.
     let written = target_folder().join("wheels-written");
@@ -80,7 +89,7 @@ fn build(name: &str, flags: &str, variables: &[(&str, &Path)]) -> Result<PathBuf
     let arguments = ["-m", "pip", "wheel", "--no-cache-dir", "--disable-pip-version-check", "--no-deps", "--wheel-dir"];
     let mut pip = Command::new("python3");
     run_command(
-        pip.args(arguments).arg(&folder).arg(settings).arg(root().join(PACKAGE)).envs(variables.iter().copied()),
+        pip.args(arguments).arg(&folder).arg(settings).arg(root().join(package)).envs(variables.iter().copied()),
     )
     .context("a wheel is built by python3 with pip")?;
     only_wheel(&folder)

@@ -5,11 +5,12 @@
 //! row with equal inputs refute the claim. It also finds wrong kernels that the verifier does not read. Equal runs prove
 //! nothing, and a fault is no difference: bounds are the verifier's. Read next: `render.py`, which compiles.
 
-use crate::contract::{Claim, Constants, plain};
+use crate::contract::{Claim, Constants, Elem, in_turn, of_batch, plain};
 use crate::render::Code;
+use crate::report::Difference;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use vosti_contract::{Dtype, Number, NumberKind, Param, Role, expr};
+use vosti_contract::{Number, NumberKind, Param, Role, expr};
 use vosti_ptx::{Buffers, Kernel, Launch};
 use vosti_verify::replay::Random;
 
@@ -24,8 +25,8 @@ pub(crate) struct Side<'a> {
 pub(crate) enum Outcome {
     /// So many pairs, at least one, gave equal bits.
     Same(u64),
-    /// Two runs differ: in words.
-    Different(String),
+    /// Two runs differ: in words, and the first elements that do.
+    Different(String, Vec<Difference>),
     /// No pair was completed, and why.
     NotRun(String),
 }
@@ -42,6 +43,8 @@ const BLOCKS: u64 = 1 << 10;
 const STEPS: u64 = 1 << 21;
 /// Rows of a batch.
 const ROWS: usize = 9;
+/// The most elements that are kept of two runs that differ.
+const KEPT: usize = 64;
 /// Values of dimensions; the range and the conditions of the contract cut them.
 const SIZES: [i64; 10] = [1, 3, 16, 33, 64, 100, 128, 256, 500, 1024];
 /// Draws of dimensions before the conditions count as too narrow.
@@ -65,7 +68,7 @@ pub(crate) fn search(left: &Side, right: &Side) -> Outcome {
         }
         match pair([left, right], &kernels, seed) {
             Ok(None) => ran += 1,
-            Ok(Some(how)) => return Outcome::Different(format!("seed {seed}, compiled for sm_90: {how}")),
+            Ok(Some((how, all))) => return Outcome::Different(format!("seed {seed}, compiled for sm_90: {how}"), all),
             // Others would not run either.
             Err(reason) if ran == 0 && seed > 2 => return Outcome::NotRun(reason),
             Err(reason) => why = reason,
@@ -92,7 +95,7 @@ struct Output {
     at: usize,
     /// Elements of a row.
     inner: usize,
-    elem: Dtype,
+    elem: Elem,
 }
 
 /// Values of dimensions and of floats, by name.
@@ -104,7 +107,7 @@ struct Drawn {
 /// Inputs of the rows that two batches share, by role and row.
 type Shared = BTreeMap<(usize, usize), Vec<u8>>;
 
-fn pair(sides: [&Side; 2], kernels: &[Kernel; 2], seed: u64) -> Made<Option<String>> {
+fn pair(sides: [&Side; 2], kernels: &[Kernel; 2], seed: u64) -> Made<Option<(String, Vec<Difference>)>> {
     let mut random = Random::new(seed);
     let drawn = drawn(sides, &mut random)?;
     let rows = [random.between(1, ROWS), random.between(1, ROWS)];
@@ -139,11 +142,33 @@ fn pair(sides: [&Side; 2], kernels: &[Kernel; 2], seed: u64) -> Made<Option<Stri
     Ok(pairs.iter().find_map(|(l, r)| differ(&runs[0], *l, &runs[1], *r)))
 }
 
-fn integer<'a>(constants: &'a Constants, drawn: &'a Drawn, rows: usize) -> impl Fn(&str) -> Option<i64> + 'a {
+/// Values of names in a contract.
+pub(crate) fn integer<'a>(
+    constants: &'a Constants,
+    sizes: &'a BTreeMap<String, i64>,
+    rows: usize,
+) -> impl Fn(&str) -> Option<i64> + 'a {
     move |name| match name {
         "rows" => i64::try_from(rows).ok(),
-        name => drawn.integers.get(name).copied().or_else(|| constants.get(name)?.as_integer()),
+        name => sizes.get(name).copied().or_else(|| constants.get(name)?.as_integer()),
     }
+}
+
+/// The programs that a launch has.
+pub(crate) fn grid(claim: &Claim, lookup: &dyn Fn(&str) -> Option<i64>, random: &mut Random) -> Made<[u32; 3]> {
+    let value = |text: &str| expr::eval(text.trim(), lookup).map_err(|error| error.to_string());
+    let mut grid = [1; 3];
+    for (axis, text) in grid.iter_mut().zip(&claim.written.grid) {
+        let (all, turn) = in_turn(text);
+        let all = u32::try_from(value(all)?).map_err(|error| error.to_string())?;
+        *axis = match turn {
+            None => all,
+            // Any number of programs.
+            Some("") => random.between(1, all as usize + 1) as u32,
+            Some(by) => all.min(u32::try_from(value(by)?).map_err(|error| error.to_string())?),
+        };
+    }
+    Ok(grid)
 }
 
 /// Values of dimensions under which the conditions of both sides hold.
@@ -164,17 +189,17 @@ fn drawn(sides: [&Side; 2], random: &mut Random) -> Made<Drawn> {
             let at = random.below(SIZES.len()).max(random.below(SIZES.len()));
             drawn.integers.insert(name.clone(), SIZES[at].clamp(*lo, *hi));
         }
-        if sides.iter().all(|side| holds(side, &drawn)) {
+        if sides.iter().all(|side| holds(side.claim, &integer(side.constants, &drawn.integers, 1))) {
             return Ok(drawn);
         }
     }
     Err("no dimensions were found under which the contract's conditions hold".into())
 }
 
-fn holds(side: &Side, drawn: &Drawn) -> bool {
-    let lookup = integer(side.constants, drawn, 1);
-    side.claim.written.conditions.iter().all(|text| {
-        let value = |text: &str| expr::eval(text.trim(), &lookup).ok();
+/// Whether the conditions of a contract hold.
+pub(crate) fn holds(claim: &Claim, lookup: &dyn Fn(&str) -> Option<i64>) -> bool {
+    claim.written.conditions.iter().all(|text| {
+        let value = |text: &str| expr::eval(text.trim(), lookup).ok();
         let sides = text.split_once("<=").map(|(left, right)| (value(left), value(right)));
         matches!(sides, Some((Some(left), Some(right))) if left <= right)
     })
@@ -192,7 +217,7 @@ struct Contents<'a> {
 
 impl Contents<'_> {
     /// A buffer of `outer` rows of `inner` elements; None for a role that is not known here.
-    fn of(&mut self, role: Role, outer: usize, inner: usize, elem: Dtype) -> Option<Vec<u8>> {
+    fn of(&mut self, role: Role, outer: usize, inner: usize, elem: Elem) -> Option<Vec<u8>> {
         let fresh = |random: &mut Random, many: usize| {
             let mut bytes = vec![];
             (0..many).for_each(|_| put(&mut bytes, elem, float(random)));
@@ -215,16 +240,9 @@ impl Contents<'_> {
 
 fn made(side: &Side, drawn: &Drawn, rows: usize, contents: &mut Contents) -> Made<Run> {
     let written = &side.claim.written;
-    let lookup = integer(side.constants, drawn, rows);
+    let lookup = integer(side.constants, &drawn.integers, rows);
     let value = |text: &str| expr::eval(text.trim(), &lookup).map_err(|error| error.to_string());
-    let mut grid = [1; 3];
-    for (axis, text) in grid.iter_mut().zip(&written.grid) {
-        *axis = match text.trim() {
-            // Any number of programs.
-            "rows in turn" => contents.random.between(1, rows + 1) as u32,
-            text => u32::try_from(value(text)?).map_err(|error| error.to_string())?,
-        };
-    }
+    let grid = grid(side.claim, &lookup, contents.random)?;
     if grid.iter().map(|n| u64::from(*n)).product::<u64>() > BLOCKS {
         return Err("its blocks are too many to run".into());
     }
@@ -244,18 +262,22 @@ fn made(side: &Side, drawn: &Drawn, rows: usize, contents: &mut Contents) -> Mad
             run.values.push(number);
             continue;
         }
-        let param = Param::parse(name, plain(role)).ok_or(format!("`{role}` is no role"))?;
-        let elem = param.elem(Dtype::Bf16);
+        let param = Param::parse(name, &plain(role)).ok_or(format!("`{role}` is no role"))?;
+        let elem = Elem::of(name, role).ok_or(format!("`{role}` is no role"))?;
         let extents = written.shapes.get(name).map_or(&[][..], Vec::as_slice);
         let extents = extents.iter().map(|text| value(text)).collect::<Made<Vec<_>>>()?;
         let product = |extents: &[i64]| extents.iter().try_fold(1i64, |n, extent| n.checked_mul(*extent));
         let (outer, inner) = extents.split_at(extents.len().min(1));
         let lengths = [product(outer), product(inner)].map(|n| n.and_then(|n| usize::try_from(n).ok()));
         let [Some(outer), Some(inner)] = lengths else { return Err("its buffers are too large to run".into()) };
-        let size = outer.checked_mul(inner).and_then(|n| n.checked_mul(bytes_of(elem)));
+        let size = outer.checked_mul(inner).and_then(|n| n.checked_mul(elem.bytes()));
         left = size.and_then(|size| left.checked_sub(size)).ok_or("its buffers are too large to run")?;
         let bytes = match param.role {
             Role::Rows => (rows as i32).to_le_bytes().to_vec(),
+            _ if of_batch(role) => (0..outer * inner).fold(vec![], |mut bytes, _| {
+                put(&mut bytes, elem, float(contents.random));
+                bytes
+            }),
             role => contents.of(role, outer, inner, elem).ok_or(format!("no run has the role `{role:?}`"))?,
         };
         if matches!(param.role, Role::Out(_)) {
@@ -271,14 +293,6 @@ fn small(n: i64) -> Made<u64> {
     i32::try_from(n).map(|n| u64::from(n as u32)).map_err(|_| format!("{n} is no i32"))
 }
 
-fn bytes_of(elem: Dtype) -> usize {
-    match elem {
-        Dtype::F32 | Dtype::I32 => 4,
-        Dtype::Bf16 => 2,
-        Dtype::I8 => 1,
-    }
-}
-
 fn float(random: &mut Random) -> f32 {
     let x = (random.draw() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
     match random.below(32) {
@@ -288,39 +302,39 @@ fn float(random: &mut Random) -> f32 {
     }
 }
 
-fn put(bytes: &mut Vec<u8>, elem: Dtype, x: f32) {
-    match elem {
-        Dtype::F32 => bytes.extend(x.to_le_bytes()),
-        Dtype::Bf16 => bytes.extend(((x.to_bits() >> 16) as u16).to_le_bytes()),
-        Dtype::I8 => bytes.push((x * 60.0) as i8 as u8),
-        Dtype::I32 => bytes.extend(((x * 4.0) as i32).to_le_bytes()),
-    }
+fn put(bytes: &mut Vec<u8>, elem: Elem, x: f32) {
+    bytes.extend(&elem.bits(x).to_le_bytes()[..elem.bytes()]);
 }
 
-/// The first element of two rows' outputs that differs, in words.
-fn differ(left: &Run, l: usize, right: &Run, r: usize) -> Option<String> {
+/// The first elements of two rows' outputs that differ, and the first one in words.
+fn differ(left: &Run, l: usize, right: &Run, r: usize) -> Option<(String, Vec<Difference>)> {
+    let mut all = vec![];
     for output in &left.outputs {
         let Output { role, name, inner, elem, .. } = output;
         let other = right.outputs.iter().find(|other| other.role == *role && other.inner == *inner)?;
         for i in 0..*inner {
             let [x, y] = [(left, output, l), (right, other, r)].map(|(run, output, row)| {
-                let (from, size) = ((row * inner + i) * bytes_of(*elem), bytes_of(*elem));
+                let (from, size) = ((row * inner + i) * elem.bytes(), elem.bytes());
                 let mut bits = [0; 4];
                 bits[..size].copy_from_slice(&run.memory.bytes(output.at)[from..from + size]);
                 u32::from_le_bytes(bits)
             });
-            let [u, v] = [x, y].map(|bits| match elem {
-                Dtype::Bf16 => f32::from_bits(bits << 16),
-                Dtype::F32 => f32::from_bits(bits),
-                _ => bits as f32,
-            });
-            if x != y && !(u.is_nan() && v.is_nan()) {
-                return Some(format!(
-                    "row {l} of {} and row {r} of {} have equal inputs, but `{name}` differs at element {i} of the row: {u:e} ({x:#x}) and {v:e} ({y:#x})",
-                    left.rows, right.rows
-                ));
+            let [u, v] = [x, y].map(|bits| elem.value(bits));
+            if x != y && !(u.is_nan() && v.is_nan()) && all.len() < KEPT {
+                all.push(Difference {
+                    buffer: name.clone(),
+                    rows: [l, r],
+                    element: i.to_string(),
+                    values: [u, v].map(|value| format!("{value:e}")),
+                    bits: [x, y].map(|bits| format!("{bits:#x}")),
+                });
             }
         }
     }
-    None
+    let Difference { buffer, element, values: [u, v], bits: [x, y], .. } = all.first()?;
+    let how = format!(
+        "row {l} of {} and row {r} of {} have equal inputs, but `{buffer}` differs at element {element} of the row: {u} ({x}) and {v} ({y})",
+        left.rows, right.rows
+    );
+    Some((how, all))
 }

@@ -9,17 +9,23 @@ mod compiled;
 mod contract;
 mod error;
 mod normal;
+mod page;
 mod prove;
 mod render;
 mod report;
+mod suggest;
+mod twin;
 
 pub use error::AuditError;
+pub use page::page;
 pub use render::Skipped;
-pub use report::{Audit, Finding, Premise, Report};
+pub use report::{Audit, Difference, FRONT_END, Finding, Premise, Report};
+pub use suggest::suggestion;
+pub use twin::{Twins, twins};
 
 use compiled::{Outcome, Side};
 use contract::{Claim, Constants};
-use normal::{Line, Stop};
+use normal::{Line, Normal, Stop};
 use prove::{Prover, Subject, unread};
 use render::NoText;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +35,7 @@ use vosti_verify::problem::Statement;
 use vosti_verify::{Failure, Problem, ProblemError};
 
 /// What to audit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The Python file.
     pub path: PathBuf,
@@ -39,6 +45,8 @@ pub struct Request {
     pub functions: Vec<String>,
     /// `BLOCK=1024,num_warps=4`: the launcher's choices, in the place of those of the contract.
     pub launches: Vec<String>,
+    /// Whether what is proved runs as Triton compiles it, too.
+    pub run_all: bool,
 }
 
 impl Request {
@@ -59,6 +67,8 @@ struct Work<'c> {
     /// Launches of one function and one group must give the same bits.
     group: usize,
     subject: Subject,
+    /// The text with zeros where a load leaves lanes open.
+    zeroed: Option<Vec<Line>>,
 }
 
 /// Renders, proves and refutes. `python` finds an interpreter with Triton; it is asked after the files of the request are read.
@@ -105,16 +115,19 @@ pub fn audit<E: From<AuditError>>(request: &Request, python: impl FnOnce() -> Re
                     text.map_err(|no| unread(format!("Triton refuses it: {}", no.why), u32::try_from(no.line).ok()))
                 }
             };
+            let zeroed = text.as_ref().ok().and_then(|lines| normal::zeroed(lines));
             let subject = subject(claim, &constants, text).map_err(wrong)?;
-            made.push(Work { claim, launch, constants, group, subject });
+            made.push(Work { claim, launch, constants, group, subject, zeroed });
         }
     }
     // Reports that runs of compiled kernels may refute, and their launches.
     let mut open = vec![];
-    for (index, work) in made.iter().enumerate() {
+    for index in 0..made.len() {
+        let report = alone(&mut made[index], &source)?;
+        let work = &made[index];
         let prover = Prover { function: &work.claim.function, source: &source };
-        let report = prover.report(&work.launch, &work.subject, &work.subject)?;
-        if report.verdict == Finding::Unknown {
+        if request.run_all || report.verdict == Finding::Unknown || report.premises.contains(&Premise::UnreadLanesZero)
+        {
             open.push((audit.reports.len(), index, index));
         }
         audit.reports.push(report);
@@ -144,6 +157,25 @@ pub fn audit<E: From<AuditError>>(request: &Request, python: impl FnOnce() -> Re
     }
     compare_compiled(&mut audit, &open, &made, &request.path, &python);
     Ok(audit)
+}
+
+/// One launch against itself. If lanes that are not read have a part in the result, then under the premise that they are zeros.
+fn alone(work: &mut Work, source: &str) -> Result<Report, AuditError> {
+    let prover = Prover { function: &work.claim.function, source };
+    let report = prover.report(&work.launch, &work.subject, &work.subject)?;
+    if report.obligation.as_deref() != Some("undefined") {
+        return Ok(report);
+    }
+    let Some(lines) = work.zeroed.take() else { return Ok(report) };
+    // The contract fits: it did without the zeros.
+    let Ok(mut with_zeros) = subject(work.claim, &work.constants, Ok(lines)) else { return Ok(report) };
+    with_zeros.premises.insert(Premise::UnreadLanesZero);
+    let proved = prover.report(&work.launch, &with_zeros, &with_zeros)?;
+    if proved.verdict != Finding::Proved {
+        return Ok(report);
+    }
+    work.subject = with_zeros;
+    Ok(proved)
 }
 
 /// Runs compiled launches where no proof, or one that assumes something of the compiler, is the verdict: two runs that differ
@@ -236,19 +268,28 @@ fn rendering(claim: &Claim, constants: &Constants) -> Result<render::Request, St
 /// The problem of one launch; an error in words if the contract does not fit the kernel.
 fn subject(claim: &Claim, constants: &Constants, text: Result<Vec<Line>, Failure>) -> Result<Subject, String> {
     let given = claim.launch(constants)?;
-    let none = |failure| Subject { problem: Err(failure), premises: BTreeSet::new() };
+    let of_batch = claim.of_batch().map(String::from);
+    let none = |failure| Subject {
+        problem: Err(failure),
+        premises: BTreeSet::new(),
+        stands: BTreeMap::new(),
+        of_batch: of_batch.clone(),
+    };
     let lines = match text {
         Ok(lines) => lines,
         Err(failure) => return Ok(none(failure)),
     };
-    let (text, premises) = match normal::normal(lines, &given) {
+    let Normal { text, premises, stand_ins } = match normal::normal(lines, &given) {
         Ok(normal) => normal,
         Err(Stop::Kernel(why, line)) => return Ok(none(unread(why, line))),
         Err(Stop::Contract(why)) => return Err(why),
     };
     let statement = Statement { text: claim.statement(constants, &given), act: Dtype::Bf16 };
     match Problem::of_statement(&claim.function, &text, statement) {
-        Ok(problem) => Ok(Subject { problem: Ok(problem), premises }),
+        Ok(problem) => {
+            let stand_ins = stand_ins.into_iter().map(|(name, by)| (name, by.to_string()));
+            Ok(Subject { problem: Ok(problem), premises, stands: claim.narrow().chain(stand_ins).collect(), of_batch })
+        }
         Err(ProblemError::Lift { source, .. }) => Ok(none(unread(source.reason.to_string(), source.python_line))),
         Err(error) => Err(error.to_string()),
     }

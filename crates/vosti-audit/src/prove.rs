@@ -1,8 +1,8 @@
 //! From a problem, or from the reason why there is none, to a report.
 
 use crate::error::AuditError;
-use crate::report::{Finding, Premise, Report};
-use std::collections::BTreeSet;
+use crate::report::{Difference, Finding, Premise, Report};
+use std::collections::{BTreeMap, BTreeSet};
 use vosti_verify::{Cache, Failure, Obligation, Problem, Solver, Verdict, find_cvc5, find_z3, verify_or_refute};
 
 /// Pairs of runs that search for a counterexample if a kernel is not proved.
@@ -14,6 +14,11 @@ pub(crate) struct Subject {
     pub problem: Result<Problem, Failure>,
     /// What the problem is the kernel under.
     pub premises: BTreeSet<Premise>,
+    /// The function that stands for each that the verifier does not have, and the type that each buffer has where BF16 stands for it.
+    /// A word of two problems has one meaning only if the two agree in all of them.
+    pub stands: BTreeMap<String, String>,
+    /// A buffer that each batch fills in another way. Its extents are no part of the problem, so nothing is proved of a kernel with one.
+    pub of_batch: Option<String>,
 }
 
 /// A kernel that is outside of what the verifier reads, at this line of its file.
@@ -40,6 +45,7 @@ impl Prover<'_> {
             line: None,
             source: None,
             counterexample: None,
+            differences: vec![],
             compiled: None,
             assumptions: vec![],
             premises: left.premises.union(&right.premises).copied().collect(),
@@ -52,12 +58,28 @@ impl Prover<'_> {
                 return Ok(report);
             }
         };
+        if left.stands != right.stands {
+            let apart = left.stands.iter().find(|(name, by)| right.stands.get(*name) != Some(*by));
+            let apart = apart.or_else(|| right.stands.iter().find(|(name, by)| left.stands.get(*name) != Some(*by)));
+            let what = apart.map_or("", |(name, _)| name.lines().next().unwrap_or(name));
+            self.failed(
+                &mut report,
+                &unread(format!("one of the two has `{what}`, and the other has another in its place"), None),
+            );
+            return Ok(report);
+        }
         let mut solver = Solver::new(find_z3(), Cache::none()).with_second(find_cvc5());
         let verification = verify_or_refute(a, b, REPLAYS, &mut solver)?;
         report.seconds = verification.time.as_secs_f64();
         report.assumptions = verification.assumptions.iter().map(|a| (a.to_string(), a.words())).collect();
         match &verification.verdict {
-            Verdict::Proved => report.verdict = Finding::Proved,
+            Verdict::Proved => match left.of_batch.as_ref().or(right.of_batch.as_ref()) {
+                None => report.verdict = Finding::Proved,
+                Some(name) => {
+                    let why = format!("nothing is proved of a kernel that has a buffer of the batch, `{name}`");
+                    self.failed(&mut report, &unread(why, None));
+                }
+            },
             Verdict::Unknown(failure) => self.failed(&mut report, failure),
             Verdict::Refuted { failure, counterexample } => {
                 self.failed(&mut report, failure);
@@ -65,6 +87,7 @@ impl Prover<'_> {
                 if !report.premises.contains(&Premise::StandIn) {
                     report.verdict = Finding::Refuted;
                     report.counterexample = Some(counterexample.clone());
+                    report.differences = Difference::read(counterexample).into_iter().collect();
                 }
             }
         }

@@ -22,6 +22,7 @@ os.environ["TRITON_FRONT_END_DEBUGGING"] = "0"
 sys.dont_write_bytecode = True
 
 
+VERSIONS = {"Version", "parse_version"}
 OTHER_MAKERS = {"npu", "xpu", "hip", "rocm", "mps", "musa", "mlu", "ascend", "hpu"}
 
 
@@ -40,6 +41,9 @@ class Stub:
         # As a decorator it gives the function back.
         if len(args) == 1 and not kwargs and (callable(args[0]) and not isinstance(args[0], Stub)):
             return args[0]
+        if len(args) == 1 and not kwargs and isinstance(args[0], str) and self._name.split(".")[-1] in VERSIONS:
+            # Files compare versions by a `Version` of a module that is not there.
+            return importlib.import_module("packaging.version").Version(args[0])
         return Stub(f"{self._name}()")
 
     def __mro_entries__(self, bases):
@@ -245,6 +249,11 @@ def kernels(path):
     found.clear()
     execute(source, path, module.__dict__, True)
     ACTIVE = False
+    # Packages choose a library of device functions for the GPU that is there: for CUDA it is this one.
+    libdevice = importlib.import_module("triton.language.extra.libdevice")
+    for name, value in list(module.__dict__.items()):
+        if isinstance(value, Stub) and isinstance(getattr(libdevice, value._name.split(".")[-1], None), types.FunctionType):
+            module.__dict__[name] = getattr(libdevice, value._name.split(".")[-1])
     return found
 
 
@@ -345,7 +354,14 @@ def signature_of(fn, launch):
     signature, constants = {}, {}
     for index, name in enumerate(fn.arg_names):
         if name in launch["constants"]:
-            signature[name], constants[(index,)] = "constexpr", launch["constants"][name]
+            value = launch["constants"][name]
+            if isinstance(value, str) and value.startswith("tl."):
+                import triton.language as tl
+                value = getattr(tl, value[3:], None)
+                if not isinstance(value, tl.dtype):
+                    what = f"`{launch['constants'][name]}` is no type of triton.language"
+                    return None, None, {"error": what, "line": line_of(fn)}
+            signature[name], constants[(index,)] = "constexpr", value
         elif name in launch["types"]:
             signature[name] = launch["types"][name]
         else:

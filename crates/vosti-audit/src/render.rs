@@ -156,21 +156,9 @@ fn render<T: DeserializeOwned>(
     requests: &[Request],
     compile: bool,
 ) -> Result<Rendered<T>, AuditError> {
-    let fail = |why: String| AuditError::FrontEnd {
-        python: python.display().to_string(),
-        path: path.display().to_string(),
-        why: why.trim().lines().last().unwrap_or("it said nothing").to_string(),
-    };
-    let folder = tempfile::tempdir().map_err(|error| fail(error.to_string()))?;
-    for (name, text) in [("render.py", SCRIPT), ("ttir.py", TTIR)] {
-        std::fs::write(folder.path().join(name), text).map_err(|error| fail(error.to_string()))?;
-    }
+    let fail = |why| failed(python, path, why);
     let request = serde_json::json!({ "path": path, "compile": compile, "launches": requests });
-    let mut command = Command::new(python);
-    command.arg("-B").arg(folder.path().join("render.py"));
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.map_err(|error| fail(error.to_string()))?;
-    let said = finish(child, &request.to_string()).map_err(fail)?;
+    let said = said(python, path, SCRIPT, &request)?;
     match serde_json::from_str(&said).map_err(|error| fail(format!("its answer cannot be read: {error}")))? {
         Answer::Failed { error, line: 0 } => Err(fail(error)),
         Answer::Failed { error, line } => {
@@ -180,6 +168,39 @@ fn render<T: DeserializeOwned>(
             Ok(Rendered { kernels, texts: texts.into_iter().map(Made::given).collect(), skipped })
         }
     }
+}
+
+fn failed(python: &Path, path: &Path, why: String) -> AuditError {
+    AuditError::FrontEnd {
+        python: python.display().to_string(),
+        path: path.display().to_string(),
+        why: why.trim().lines().last().unwrap_or("it said nothing").to_string(),
+    }
+}
+
+/// The answer of a script to a request.
+pub(crate) fn script(
+    python: &Path,
+    path: &Path,
+    text: &str,
+    request: &serde_json::Value,
+) -> Result<serde_json::Value, AuditError> {
+    let said = said(python, path, text, request)?;
+    serde_json::from_str(&said).map_err(|error| failed(python, path, format!("its answer cannot be read: {error}")))
+}
+
+/// What a script says of a request.
+fn said(python: &Path, path: &Path, text: &str, request: &serde_json::Value) -> Result<String, AuditError> {
+    let fail = |why| failed(python, path, why);
+    let folder = tempfile::tempdir().map_err(|error| fail(error.to_string()))?;
+    for (name, text) in [("script.py", text), ("ttir.py", TTIR)] {
+        std::fs::write(folder.path().join(name), text).map_err(|error| fail(error.to_string()))?;
+    }
+    let mut command = Command::new(python);
+    command.arg("-B").arg(folder.path().join("script.py"));
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.map_err(|error| fail(error.to_string()))?;
+    finish(child, &request.to_string()).map_err(fail)
 }
 
 /// Standard output of a process that ends well in time; else why not.

@@ -52,9 +52,7 @@ fn broken_kernels_stay_broken() {
         let path = folder.path().join(format!("{}.py", test.name));
         std::fs::write(&path, source).unwrap();
         std::fs::write(path.with_extension("toml"), contract).unwrap();
-        let found = audit(&Request { path, contract: None, functions: vec![], launches: vec![] }, || {
-            Ok::<_, AuditError>(python.clone())
-        });
+        let found = audit(&Request { path, ..Request::default() }, || Ok::<_, AuditError>(python.clone()));
         tried += 1;
         // A false hint is believed, and the verdict says so.
         let proved = |audit: &vosti_audit::Audit| {

@@ -8,6 +8,7 @@ mod warpgroup;
 use crate::fault::ReadError;
 use crate::lanes::{EXP, Lane, ROWS};
 use crate::text::{Operand, Statement, Text, Width, without_comments};
+use crate::warp::Way;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -186,7 +187,7 @@ pub(crate) enum What {
         from: Register,
         by: Register,
         clamp: Register,
-        butterfly: bool,
+        way: Way,
     },
     /// The largest signed number of a warp's threads.
     Largest {
@@ -445,18 +446,18 @@ impl Reader<'_> {
             }
             (
                 None,
-                "shfl.sync.bfly.b32" | "shfl.sync.idx.b32",
+                "shfl.sync.bfly.b32" | "shfl.sync.idx.b32" | "shfl.sync.up.b32" | "shfl.sync.down.b32",
                 [to, from, by, clamp, Operand::Word("-1" | "0xffffffff")],
             ) => {
                 let (from, by, clamp) =
                     (self.source(from, Bits32)?, self.source(by, Bits32)?, self.source(clamp, Bits32)?);
-                Some(What::Shuffle {
-                    to: self.target(to, Bits32)?,
-                    from,
-                    by,
-                    clamp,
-                    butterfly: opcode.contains("bfly"),
-                })
+                let way = match opcode {
+                    "shfl.sync.bfly.b32" => Way::Butterfly,
+                    "shfl.sync.up.b32" => Way::Up,
+                    "shfl.sync.down.b32" => Way::Down,
+                    _ => Way::Index,
+                };
+                Some(What::Shuffle { to: self.target(to, Bits32)?, from, by, clamp, way })
             }
             (None, "redux.sync.max.s32", [to, from, members]) => Some(What::Largest {
                 to: self.target(to, Bits32)?,

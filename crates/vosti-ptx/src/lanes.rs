@@ -59,6 +59,37 @@ fn bf16(x: u64) -> u64 {
     }
 }
 
+/// The number that FP16 bits are.
+fn of_f16(x: u64) -> f32 {
+    let (power, fraction) = ((x >> 10 & 0x1f) as i32, (x & 0x3ff) as f32);
+    let size = match power {
+        0 => fraction * f32::powi(2.0, -24),
+        31 if fraction == 0.0 => f32::INFINITY,
+        31 => f32::NAN,
+        _ => (1024.0 + fraction) * f32::powi(2.0, power - 25),
+    };
+    if x >> 15 & 1 == 1 { -size } else { size }
+}
+
+/// Rounds to a format of `fraction` bits behind the point, whose smallest normal number is 2^`least`: to nearest even, keeps subnormal
+/// numbers, and gives no bits above `most`. The sign is not part of it.
+fn narrow(x: u64, fraction: i32, least: i32, most: u64) -> u64 {
+    let power = ((x >> 23 & 0xff) as i32 - 127).max(least);
+    // Units of the last place.
+    let units = (float(x).abs() * f32::powi(2.0, fraction - power)).round_ties_even() as u64;
+    (((power - least) as u64) << fraction).saturating_add(units).min(most)
+}
+
+/// Rounds to FP16.
+fn f16(x: u64) -> u64 {
+    if float(x).is_nan() { 0x7fff } else { x >> 16 & 0x8000 | narrow(x, 10, -14, 0x7c00) }
+}
+
+/// Rounds to FP8 E4M3, whose largest number stands for all larger ones.
+fn e4m3(x: u64) -> u64 {
+    if float(x).is_nan() { 0x7f } else { x >> 24 & 0x80 | narrow(x, 3, -6, 0x7e) }
+}
+
 /// The larger (`sign` 1) or smaller (-1) number; of two zeros, +0 is larger. One NaN counts for nothing.
 fn extreme(a: f32, b: f32, largest: bool) -> f32 {
     match (a.is_nan(), b.is_nan()) {
@@ -192,7 +223,18 @@ pub(crate) const ROWS: &[Row] = &[
     Row("rsqrt.approx.ftz.f32", W, &[W], all!(tile | [a, ..] | math::rsqrt(float(a)))),
     Row("ex2.approx.ftz.f32", W, &[W], all!(tile | [a, ..] | math::exp2(float(a)))),
     Row("ex2.approx.f32", W, &[W], all!(tile | [a, ..] | math::exp2(float(a)))),
-    // Half Precision Floating Point Instructions: abs.
+    Row("abs.ftz.f32", W, &[W], all!(|[a, ..]| if a & 0x7f80_0000 == 0 { 0 } else { a & 0x7fff_ffff })),
+    Row("sqrt.rn.f32", W, &[W], all!(|[a, ..]| bits(float(a).sqrt()))),
+    Row("div.rn.f32", W, &[W, W], all!(|[a, b, _]| bits(float(a) / float(b)))),
+    // Half Precision Floating Point Instructions: add, sub, mul, abs. FP32 holds such a product exactly, and a sum closely enough to
+    // round it once more.
+    Row("add.rn.bf16", H, &[H, H], all!(|[a, b, _]| bf16(bits(float(a << 16) + float(b << 16))))),
+    Row("sub.rn.bf16", H, &[H, H], all!(|[a, b, _]| bf16(bits(float(a << 16) - float(b << 16))))),
+    Row("mul.rn.bf16", H, &[H, H], all!(|[a, b, _]| bf16(bits(float(a << 16) * float(b << 16))))),
+    Row("add.rn.f16", H, &[H, H], all!(|[a, b, _]| f16(bits(of_f16(a) + of_f16(b))))),
+    Row("sub.rn.f16", H, &[H, H], all!(|[a, b, _]| f16(bits(of_f16(a) - of_f16(b))))),
+    Row("mul.rn.f16", H, &[H, H], all!(|[a, b, _]| f16(bits(of_f16(a) * of_f16(b))))),
+    Row("abs.bf16", H, &[H], all!(|[a, ..]| a & 0x7fff)),
     Row("abs.bf16x2", W, &[W], all!(|[a, ..]| a & 0x7fff_7fff)),
     // Comparison and Selection Instructions: setp. A comparison with NaN is false, unless its name ends in `u`.
     Row("setp.eq.b32", P, &[W, W], all!(|[a, b, _]| (a == b).into())),
@@ -221,6 +263,15 @@ pub(crate) const ROWS: &[Row] = &[
     Row("setp.le.f32", P, &[W, W], all!(|[a, b, _]| (float(a) <= float(b)).into())),
     Row("setp.gt.f32", P, &[W, W], all!(|[a, b, _]| (float(a) > float(b)).into())),
     Row("setp.ge.f32", P, &[W, W], all!(|[a, b, _]| (float(a) >= float(b)).into())),
+    Row("setp.ltu.f32", P, &[W, W], all!(|[a, b, _]| (!(float(a) >= float(b))).into())),
+    Row("setp.lt.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) < float(b << 16)).into())),
+    Row("setp.le.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) <= float(b << 16)).into())),
+    Row("setp.gt.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) > float(b << 16)).into())),
+    Row("setp.ge.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) >= float(b << 16)).into())),
+    Row("setp.lt.f16", P, &[H, H], all!(|[a, b, _]| (of_f16(a) < of_f16(b)).into())),
+    Row("setp.le.f16", P, &[H, H], all!(|[a, b, _]| (of_f16(a) <= of_f16(b)).into())),
+    Row("setp.gt.f16", P, &[H, H], all!(|[a, b, _]| (of_f16(a) > of_f16(b)).into())),
+    Row("setp.ge.f16", P, &[H, H], all!(|[a, b, _]| (of_f16(a) >= of_f16(b)).into())),
     // Whether both are numbers, or one is none.
     Row("setp.num.f32", P, &[W, W], all!(|[a, b, _]| (!float(a).is_nan() && !float(b).is_nan()).into())),
     Row("setp.nan.f32", P, &[W, W], all!(|[a, b, _]| (float(a).is_nan() || float(b).is_nan()).into())),
@@ -245,6 +296,9 @@ pub(crate) const ROWS: &[Row] = &[
     // NaN becomes 0, and what does not fit the nearest integer that does.
     Row("cvt.rzi.s32.f32", W, &[W], all!(|[a, ..]| word(float(a) as i32))),
     Row("cvt.f32.bf16", W, &[H], all!(|[a, ..]| a << 16)),
+    Row("cvt.f32.f16", W, &[H], all!(|[a, ..]| bits(of_f16(a)))),
+    Row("cvt.rn.f16.f32", H, &[W], all!(|[a, ..]| f16(a))),
+    Row("cvt.rn.satfinite.e4m3x2.f32", H, &[W, W], all!(|[a, b, _]| e4m3(a) << 8 | e4m3(b))),
     Row("cvt.rn.bf16.f32", H, &[W], all!(|[a, ..]| bf16(a))),
     // The first operand becomes the upper half.
     Row("cvt.rn.bf16x2.f32", W, &[W, W], all!(|[a, b, _]| bf16(a) << 16 | bf16(b))),

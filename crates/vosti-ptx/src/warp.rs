@@ -14,6 +14,15 @@ use crate::shared::Who;
 use std::collections::VecDeque;
 use vosti_tile::numerics::from_bf16;
 
+/// The thread that a shuffle reads of: `by` below or above, or with these bits flipped, or this one of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
 const ALL: u32 = u32::MAX;
 
 /// Why a warp stopped for now.
@@ -232,7 +241,7 @@ impl Warp {
             What::GemmCommit => self.close_group(),
             What::GemmWait { but } => self.land(*but, block)?,
             What::ProxyFence => each(mask).for_each(|lane| block.shared.fence(self.first + lane)),
-            What::Shuffle { to, from, by, clamp, butterfly } => self.shuffle(*to, *from, [*by, *clamp], *butterfly)?,
+            What::Shuffle { to, from, by, clamp, way } => self.shuffle(*to, *from, [*by, *clamp], *way)?,
             What::Largest { to, from, members } => self.largest(*to, *from, *members)?,
             What::Parameter { to, index, extended } => {
                 let value = block.params[*index];
@@ -451,15 +460,21 @@ impl Warp {
     }
 
     /// Data Movement and Conversion Instructions: shfl.sync.
-    fn shuffle(&mut self, to: Register, from: Register, [by, clamp]: [Register; 2], butterfly: bool) -> Outcome<()> {
+    fn shuffle(&mut self, to: Register, from: Register, [by, clamp]: [Register; 2], way: Way) -> Outcome<()> {
         let (lanes, written) = self.read(from);
         let (by, clamp) = (self.sure(by, ALL, "a shuffle")?, self.sure(clamp, ALL, "a shuffle")?);
         let source = |lane: usize| {
             let (by, most, segment) =
                 (by[lane] as usize & 31, clamp[lane] as usize & 31, clamp[lane] as usize >> 8 & 31);
             let last = lane & segment | most & !segment;
-            let from = if butterfly { lane ^ by } else { lane & segment | by & !segment };
-            if from <= last { from } else { lane }
+            let (from, within) = match way {
+                // Lanes below the first have none.
+                Way::Up => (lane.wrapping_sub(by), lane >= last + by),
+                Way::Down => (lane + by, lane + by <= last),
+                Way::Butterfly => (lane ^ by, lane ^ by <= last),
+                Way::Index => (lane & segment | by & !segment, lane & segment | by & !segment <= last),
+            };
+            if within { from } else { lane }
         };
         let known = (0..32).fold(0, |mask, lane| mask | (written >> source(lane) & 1) << lane);
         let moved = std::array::from_fn(|lane| lanes[source(lane)]);

@@ -7,6 +7,7 @@
 //! [`crate::term`].
 
 use crate::term::{Bounds, Node, Term, Terms};
+use std::collections::BTreeMap;
 
 /// A product of two sums has at most so many parts, because the square of a square of a sum has more and more.
 const PARTS_MAX: usize = 1 << 12;
@@ -117,6 +118,43 @@ impl Terms {
         None
     }
 
+    /// The bounds of `if c then a else b`.
+    pub(crate) fn choice_bounds(&self, c: Term, a: Term, b: Term) -> Bounds {
+        let ((al, ah), (bl, bh)) = (self.bounds(a), self.bounds(b));
+        let (lo, hi) = (al.zip(bl).map(|(x, y)| x.min(y)), ah.zip(bh).map(|(x, y)| x.max(y)));
+        match self.largest(c, a, b) {
+            Some(true) => (al.max(bl), hi),
+            Some(false) => (lo, [ah, bh].into_iter().flatten().min()),
+            None => (lo, hi),
+        }
+    }
+
+    /// Whether `if c then yes else no` is the larger of the two (true) or the smaller one, because c compares them.
+    fn largest(&self, c: Term, yes: Term, no: Term) -> Option<bool> {
+        let Node::Le(d) = *self.node(c) else { return None };
+        let apart = |a: Term, b: Term| {
+            let ((ca, pa), (cb, pb)) = (self.linear(a), self.linear(b));
+            let mut sum: BTreeMap<Term, i128> = pa.into_iter().collect();
+            for (t, k) in pb {
+                let entry = sum.entry(t).or_insert(0);
+                *entry = entry.checked_sub(k)?;
+            }
+            sum.retain(|_, k| *k != 0);
+            Some((ca.checked_sub(cb)?, sum))
+        };
+        let (c, parts) = self.linear(d);
+        let parts: BTreeMap<Term, i128> = parts.into_iter().collect();
+        // a - b <= 0 or a - b < 0: then a is the smaller one, and else b is.
+        let compares = |a, b| {
+            apart(a, b).is_some_and(|(k, sum)| sum == parts && c.checked_sub(k).is_some_and(|by| [0, 1].contains(&by)))
+        };
+        match (compares(no, yes), compares(yes, no)) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
+    }
+
     /// The bounds of a product, from the bounds of its factors.
     pub(crate) fn product_bounds(&self, factors: &[Term]) -> Bounds {
         let mut bounds = (Some(1), Some(1));
@@ -145,6 +183,26 @@ mod tests {
 
     fn natural(t: &mut Terms, name: &str) -> Term {
         t.var(name, (Some(0), Some(1 << 20)))
+    }
+
+    #[test]
+    fn the_larger_and_the_smaller_one_have_their_bounds() {
+        let mut t = Terms::default();
+        let (x, y) = (t.var("x", (Some(-9), Some(50))), t.var("y", (Some(1), Some(20))));
+        let (less, next) = (t.lt(x, y), t.add_int(y, 1));
+        let (larger, smaller) = (t.max(x, y), t.min(x, y));
+        let strict = [t.ite(less, x, y), t.ite(less, y, x)];
+        assert_eq!(
+            [larger, smaller, strict[0], strict[1]].map(|term| t.bounds(term)),
+            [(1, 50), (-9, 20), (-9, 20), (1, 50)].map(|(lo, hi)| (Some(lo), Some(hi)))
+        );
+        // x < y says nothing of x and y + 1.
+        let other = t.ite(less, x, next);
+        assert_eq!(t.bounds(other), (Some(-9), Some(50)));
+        // A number without a bound has none here either, but where the other one is its bound.
+        let free = t.var("free", (None, None));
+        let (larger, smaller) = (t.max(free, y), t.min(free, y));
+        assert_eq!([larger, smaller].map(|term| t.bounds(term)), [(Some(1), None), (None, Some(20))]);
     }
 
     #[test]

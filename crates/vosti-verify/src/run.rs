@@ -411,7 +411,7 @@ impl<'k> Run<'k> {
         let OpKind::For { args, body, .. } = &op.kind else {
             return self.stop(op.line, "not a loop");
         };
-        let (arg, mut at_value, mut step) = (args[k], body.yields[k], 0);
+        let (arg, mut at_value, mut step) = (args[k], body.yields[k], t.int(0));
         while at_value != arg {
             let Def::Op(o, _) = self.def(at_value) else {
                 return self.stop(op.line, "a pointer moves irregularly in a loop");
@@ -419,14 +419,18 @@ impl<'k> Run<'k> {
             let OpKind::AddPtr { ptr, offset } = &o.kind else {
                 return self.stop(o.line, "a pointer moves irregularly in a loop");
             };
-            match self.constant(t, *offset) {
-                Some(c) => step += c,
-                None => return self.stop(o.line, "a pointer moves by no constant in a loop"),
-            }
+            step = match self.constant(t, *offset) {
+                Some(c) => t.add_int(step, c),
+                None if self.fixed(*offset) => {
+                    let by = self.int(t, *offset, idx, env)?;
+                    t.add(step, by)
+                }
+                None => return self.stop(o.line, "a pointer moves by no fixed offset in a loop"),
+            };
             at_value = *ptr;
         }
         let mut at = self.address(t, init, idx, env)?;
-        let moved = t.scale(done, step);
+        let moved = t.mul(done, step);
         at.offset = t.add(at.offset, moved);
         Ok(at)
     }

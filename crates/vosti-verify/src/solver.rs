@@ -57,7 +57,7 @@ pub const WANTED: &str = "4.12.5.0";
 const LIMIT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where the z3 program is: VOSTI_Z3, PATH, or the environment that `cargo xtask python` makes.
+/// Where the z3 program is: VOSTI_Z3, PATH, this program's own folder, or the environment that `cargo xtask python` makes.
 pub fn find_z3() -> PathBuf {
     named("VOSTI_Z3").or_else(|| on_path("z3")).unwrap_or_else(|| PathBuf::from("z3"))
 }
@@ -74,9 +74,10 @@ fn named(variable: &str) -> Option<PathBuf> {
 fn on_path(program: &str) -> Option<PathBuf> {
     let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let target = std::env::var_os("CARGO_TARGET_DIR").map(|dir| PathBuf::from(dir).join("python/bin"));
+    let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_path_buf()));
     let here = std::env::current_dir().unwrap_or_default();
     let made = here.ancestors().flat_map(|dir| ["target/python/bin", "target/venv/bin"].map(|sub| dir.join(sub)));
-    let folders = on_path.unwrap_or_default().into_iter().chain(target).chain(made);
+    let folders = on_path.unwrap_or_default().into_iter().chain(own).chain(target).chain(made);
     folders.map(|dir| dir.join(program)).find(|p| p.is_file())
 }
 

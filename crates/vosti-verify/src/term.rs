@@ -103,10 +103,7 @@ impl Terms {
             }
             Node::Mod(_, d) => (Some(0), Some(*d - 1)),
             Node::Product(factors) => self.product_bounds(factors),
-            Node::Ite(_, a, b) => {
-                let ((al, ah), (bl, bh)) = (self.bounds(*a), self.bounds(*b));
-                (al.zip(bl).map(|(x, y)| x.min(y)), ah.zip(bh).map(|(x, y)| x.max(y)))
-            }
+            Node::Ite(c, a, b) => self.choice_bounds(*c, *a, *b),
             _ => (None, None),
         }
     }

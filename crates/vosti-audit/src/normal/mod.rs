@@ -6,15 +6,20 @@
 //! as it was, the lifting refuses. No step looks at a contract to decide whether a kernel keeps it. Read next:
 //! [`crate::contract`], which says what a launch gives.
 
+mod floats;
 mod flow;
 mod foreign;
 mod hints;
+mod remainder;
+mod sums;
 mod text;
+mod tiles;
 
-pub(crate) use text::{Line, Module};
+pub(crate) use text::{Line, Module, names, renamed};
+pub(crate) use tiles::{Count, Of, Tiles, Turn};
 
 use crate::report::Premise;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a launch gives to a kernel, and what of it the text must be brought to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub(crate) struct Launch {
     pub equal: Vec<(String, Vec<Factor>)>,
     /// Axes of rows.
     pub axes: Vec<(usize, Programs)>,
+    /// An axis that numbers tiles.
+    pub tiles: Option<Tiles>,
 }
 
 /// How a kernel is told the number of rows.
@@ -69,11 +76,26 @@ impl From<String> for Stop {
     }
 }
 
-/// Brings a kernel to the form that the verifier reads. Gives what must hold for the two to be the same.
-pub(crate) fn normal(lines: Vec<Line>, launch: &Launch) -> Result<(String, BTreeSet<Premise>), Stop> {
+/// The kernel with zeros in the lanes that a load does not read where the kernel says nothing of them; None if it has no such load.
+/// That is another kernel than the TTIR's, where such a lane has any value: [`Premise::UnreadLanesZero`] says of what it is.
+pub(crate) fn zeroed(lines: &[Line]) -> Option<Vec<Line>> {
+    hints::zeroed(lines)
+}
+
+/// A kernel in the form that the verifier reads.
+pub(crate) struct Normal {
+    pub text: String,
+    /// What must hold for the two to be the same.
+    pub premises: BTreeSet<Premise>,
+    /// The function that stands for each that the form does not have.
+    pub stand_ins: BTreeMap<String, &'static str>,
+}
+
+/// Brings a kernel to the form that the verifier reads.
+pub(crate) fn normal(lines: Vec<Line>, launch: &Launch) -> Result<Normal, Stop> {
     let mut premises = BTreeSet::new();
     let mut lines = hints::removed(lines, &mut premises);
-    foreign::stood_for(&mut lines, &mut premises);
+    let stand_ins = foreign::stood_for(&mut lines, &mut premises);
     let unread = || Stop::Kernel("its TTIR has another form than Triton prints".into(), None);
     let mut module = Module::read(lines).ok_or_else(unread)?;
     if module.has(ROWS) || module.body.iter().any(|line| line.text.contains("%vosti.")) {
@@ -90,6 +112,9 @@ pub(crate) fn normal(lines: Vec<Line>, launch: &Launch) -> Result<(String, BTree
             flow::one_turn(&mut module, *axis, rows)?;
         }
     }
+    if let Some(tiles) = &launch.tiles {
+        tiles::apart(&mut module, tiles)?;
+    }
     for (name, factors) in &launch.equal {
         product(&mut module, name, factors)?;
     }
@@ -100,7 +125,8 @@ pub(crate) fn normal(lines: Vec<Line>, launch: &Launch) -> Result<(String, BTree
             flow::guarded(&mut module, *axis, *over, *times, COUNT)?;
         }
     }
-    Ok((module.print(), premises))
+    module.drop_uncalled();
+    Ok(Normal { text: module.print(), premises, stand_ins })
 }
 
 /// Replaces an integer parameter by a product.

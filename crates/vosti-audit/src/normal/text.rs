@@ -78,6 +78,37 @@ impl Module {
         self.body.iter_mut().for_each(|line| line.text = renamed(&line.text, from, to));
     }
 
+    /// Puts another value in the place of one; the line that defines it stays.
+    pub fn rename_uses(&mut self, from: &str, to: &str) {
+        for line in &mut self.body {
+            let defines = line.text.trim_start().strip_prefix('%').and_then(|rest| rest.strip_prefix(from));
+            if !defines.is_some_and(|rest| rest.starts_with(" = ")) {
+                line.text = renamed(&line.text, from, to);
+            }
+        }
+    }
+
+    /// Removes private functions that nothing calls.
+    pub fn drop_uncalled(&mut self) {
+        const PRIVATE: &str = "  tt.func private ";
+        loop {
+            let called = |name: &str| {
+                let call = format!("tt.call {name}(");
+                self.body.iter().chain(&self.after).any(|line| line.text.contains(&call))
+            };
+            // A quoted name may hold parentheses.
+            let name = |line: &Line| {
+                let rest = line.text.strip_prefix(PRIVATE)?;
+                let end = if rest.starts_with("@\"") { rest.find("\"(")? + 1 } else { rest.find('(')? };
+                Some(rest[..end].to_string())
+            };
+            let uncalled = |line: &Line| name(line).is_some_and(|name| !called(&name));
+            let Some(start) = self.after.iter().position(uncalled) else { return };
+            let Some(length) = self.after[start..].iter().position(|line| line.text == "  }") else { return };
+            self.after.drain(start..=start + length);
+        }
+    }
+
     /// Whether the text has a value of this name anywhere.
     pub fn has(&self, name: &str) -> bool {
         self.parameters.iter().any(|(own, _)| own == name) || self.body.iter().any(|line| uses(&line.text, name) > 0)
@@ -102,7 +133,37 @@ fn uses(line: &str, name: &str) -> usize {
     places(line, name).count()
 }
 
-fn renamed(line: &str, from: &str, to: &str) -> String {
+/// The names that a line binds, without `%`: a result, a loop's index and state, and arguments of a block.
+pub(super) fn bound(line: &str) -> Vec<&str> {
+    let line = line.trim_start();
+    let name = |text| names(text).next();
+    if let Some(block) = line.strip_prefix('^') {
+        return names(block).collect();
+    }
+    let (result, op) = match line.split_once(" = ") {
+        Some((result, op)) if line.starts_with('%') => (Some(result), op),
+        _ => (None, line),
+    };
+    let mut all: Vec<&str> = result.and_then(name).into_iter().collect();
+    if let Some(header) = op.strip_prefix("scf.for ") {
+        let (range, state) = header.split_once(" iter_args(").unwrap_or((header, ""));
+        all.extend(name(range));
+        let state = state.split(") -> (").next().unwrap_or("");
+        all.extend(state.split(", ").filter_map(|pair| name(pair.split_once(" = ")?.0)));
+    }
+    all
+}
+
+/// The names of a line, without `%` and a result's number.
+pub(crate) fn names(line: &str) -> impl Iterator<Item = &str> {
+    line.split('%').skip(1).map(|rest| {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '.' | '$' | '-'));
+        &rest[..end.unwrap_or(rest.len())]
+    })
+}
+
+/// The line with another name for a value.
+pub(crate) fn renamed(line: &str, from: &str, to: &str) -> String {
     let (mut text, mut done) = (String::new(), 0);
     for at in places(line, from) {
         text += &line[done..=at];
@@ -120,6 +181,24 @@ mod tests {
     fn a_name_is_a_whole_name() {
         assert_eq!(renamed("%a = f %a, %ab, %a#0, %a_1, %a", "a", "x.y"), "%x.y = f %x.y, %ab, %x.y#0, %a_1, %x.y");
         assert_eq!(uses("%a = f %ab, %a.b", "a"), 1);
+    }
+
+    #[test]
+    fn a_line_binds_results_and_arguments() {
+        for (line, names) in [
+            ("    %a = arith.addi %b, %c : i32", vec!["a"]),
+            ("    %a:2 = tt.call @f(%b) : (i32) -> (i32, i32)", vec!["a"]),
+            ("    scf.for %k = %lo to %hi step %s  : i32 {", vec!["k"]),
+            (
+                "    %r:2 = scf.for %k = %lo to %hi step %s iter_args(%t = %z, %n = %m) -> (f32, i32)  : i32 {",
+                vec!["r", "k", "t", "n"],
+            ),
+            ("    ^bb0(%x: f32, %y: f32):", vec!["x", "y"]),
+            ("    tt.store %p, %v : !tt.ptr<f32>", vec![]),
+            ("    scf.if %c {", vec![]),
+        ] {
+            assert_eq!(bound(line), names, "{line}");
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! How often a loop runs, and its index in an iteration.
 
-use vosti_tile::{Op, OpKind};
+use vosti_tile::{Binary, Cast, Op, OpKind, Scalar, Value};
 
-use super::{Env, Eval, Run};
+use super::{Def, Env, Eval, Run};
 use crate::term::{Term, Terms};
+use std::collections::HashSet;
 
 /// A loop's range: `lo`, `lo + step`, .. below `hi`; `count` iterations.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,35 @@ impl<'k> Run<'k> {
         let zero = t.int(0);
         let count = t.max(zero, count);
         Ok(Trip { lo, hi, step, count })
+    }
+
+    /// Whether an integer is made of the launch's numbers and of constants alone: then each turn of a loop has the same.
+    pub(super) fn fixed(&self, v: Value) -> bool {
+        let (mut seen, mut left) = (HashSet::new(), vec![v]);
+        while let Some(v) = left.pop() {
+            let op = match self.def(v) {
+                Def::Number(_) => continue,
+                // Sign extension makes a true i1 into -1, and arithmetic on i1 wraps.
+                Def::Op(op, _) if self.problem.kernel.ty(v).elem() != Scalar::I1 => op,
+                _ => return false,
+            };
+            let plain = matches!(
+                op.kind,
+                OpKind::Constant { .. }
+                    | OpKind::Splat { .. }
+                    | OpKind::Broadcast { .. }
+                    | OpKind::ExpandDims { .. }
+                    | OpKind::Binary { op: Binary::Add | Binary::Sub | Binary::Mul, .. }
+                    | OpKind::Cast { op: Cast::ExtS, .. }
+            );
+            if !plain {
+                return false;
+            }
+            if seen.insert(v) {
+                left.extend(op.kind.operands());
+            }
+        }
+        true
     }
 
     pub(super) fn index_at(&mut self, t: &mut Terms, op: &'k Op, done: Term, env: &Env) -> Eval<Term> {

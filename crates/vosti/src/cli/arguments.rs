@@ -427,6 +427,14 @@ pub struct Verify {
     #[arg(long, requires = "kernel")]
     pub json: bool,
 
+    /// With a file of your own: draft contracts from its text, and prove nothing
+    #[arg(long, requires = "kernel", conflicts_with_all = ["json", "launch", "contract", "html"])]
+    pub suggest: bool,
+
+    /// With a file of your own: write a page of the verdicts, with the two runs of each refuted kernel
+    #[arg(long, requires = "kernel", value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
     /// Print the first kernel's proof in words: cells, programs, loops, and the first questions to the solver
     #[arg(long)]
     pub explain: bool,

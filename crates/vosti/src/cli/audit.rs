@@ -4,11 +4,9 @@ use super::Outcome;
 use super::arguments::Verify;
 use super::output::print;
 use crate::fetch::Cache;
-use anyhow::Result;
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
-use vosti_audit::{Audit, Finding, Request};
+use vosti_audit::{Finding, Request};
 use vosti_cubin::Toolchain;
 use vosti_cubin::toolchain::REQUIREMENT;
 
@@ -16,7 +14,7 @@ use vosti_cubin::toolchain::REQUIREMENT;
 pub fn wanted(arguments: &Verify) -> bool {
     let [path] = &arguments.kernel[..] else { return false };
     let own = std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim() == "# /// contract"));
-    arguments.contract.is_some() || !own || Path::new(path).with_extension("toml").exists()
+    arguments.contract.is_some() || arguments.suggest || !own || Path::new(path).with_extension("toml").exists()
 }
 
 pub fn run(arguments: &Verify) -> Result<Outcome> {
@@ -25,10 +23,19 @@ pub fn run(arguments: &Verify) -> Result<Outcome> {
         contract: arguments.contract.clone(),
         functions: arguments.function.clone(),
         launches: arguments.launch.clone(),
+        run_all: false,
     };
+    if arguments.suggest {
+        print(&vosti_audit::suggestion(&python()?, &request.path, &request.functions)?)?;
+        return Ok(Outcome::Done);
+    }
     let audit = vosti_audit::audit(&request, python)?;
-    let text = if arguments.json { serde_json::to_string_pretty(&audit)? + "\n" } else { words(&audit)? };
+    let text = if arguments.json { serde_json::to_string_pretty(&audit)? + "\n" } else { audit.to_string() };
     print(&text)?;
+    if let Some(path) = &arguments.html {
+        let source = std::fs::read_to_string(&request.path).with_context(|| request.path.display().to_string())?;
+        std::fs::write(path, vosti_audit::page(&audit, &source)).with_context(|| path.display().to_string())?;
+    }
     Ok(match audit.finding() {
         Finding::Proved => Outcome::Done,
         Finding::Refuted => Outcome::Failed,
@@ -46,39 +53,4 @@ fn python() -> Result<PathBuf> {
         eprintln!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
     }
     Ok(Toolchain::install(&folder)?.python().to_path_buf())
-}
-
-fn words(audit: &Audit) -> Result<String> {
-    let mut out = String::new();
-    for report in &audit.reports {
-        writeln!(out, "{report}")?;
-    }
-    let all: BTreeSet<(&str, &str)> = audit
-        .reports
-        .iter()
-        .flat_map(|report| {
-            let own = report.assumptions.iter().map(|(name, words)| (name.as_str(), *words));
-            own.chain(report.premises.iter().map(|premise| (premise.name(), premise.words())))
-        })
-        .collect();
-    if !all.is_empty() {
-        writeln!(out, "it rests on:")?;
-    }
-    for (name, words) in all {
-        writeln!(out, "  {name}: {words}")?;
-    }
-    let proved = audit.reports.iter().any(|report| report.verdict == Finding::Proved);
-    if proved {
-        writeln!(out, "{}", super::verify::FRONT_END)?;
-    }
-    if !audit.skipped.is_empty() {
-        let lines: Vec<String> = audit.skipped.iter().map(|skipped| skipped.line.to_string()).collect();
-        writeln!(out, "not executed (--json says why): the statements of lines {}", lines.join(", "))?;
-    }
-    if !audit.without_contract.is_empty() {
-        let names: Vec<String> =
-            audit.without_contract.iter().map(|(name, line)| format!("{name} (line {line})")).collect();
-        writeln!(out, "without a contract: {}", names.join(", "))?;
-    }
-    Ok(out)
 }

@@ -86,6 +86,8 @@ fn only_audits(arguments: &Verify, why: &str) -> anyhow::Result<()> {
         ("--launch", !arguments.launch.is_empty()),
         ("--contract", arguments.contract.is_some()),
         ("--json", arguments.json),
+        ("--suggest", arguments.suggest),
+        ("--html", arguments.html.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
@@ -94,10 +96,6 @@ fn only_audits(arguments: &Verify, why: &str) -> anyhow::Result<()> {
         ),
     }
 }
-
-/// What a verdict of a Python file is about.
-pub const FRONT_END: &str = "The proof is about the TTIR. Triton's front end may leave out what the Python says: it merges a loop's states \
-                         that begin as one value, and writes -0.0 as 0.0.";
 
 /// A kernel in a file of its own, or two that must give the same bits.
 fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
@@ -126,7 +124,7 @@ fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
     }
     assumptions(&mut out, verification.assumptions.iter().copied())?;
     if verification.verdict.is_proved() {
-        writeln!(out, "{FRONT_END}")?;
+        writeln!(out, "{}", vosti_audit::FRONT_END)?;
     }
     verdict(&out, verification.verdict.is_proved())
 }
