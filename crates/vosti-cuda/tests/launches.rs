@@ -33,7 +33,7 @@ fn smol() -> ModelPlan {
 }
 
 fn dry() -> StandIn {
-    let mut driver = StandIn::new();
+    let mut driver = StandIn::default();
     driver.dry = true;
     driver
 }

@@ -110,7 +110,7 @@ fn check(config: &str) {
     let (low, high) = spread.fold((f32::MAX, f32::MIN), |(low, high), x| (low.min(x), high.max(x)));
     assert!(low.is_finite() && high - low > 1.0, "logits of {low} to {high} would be equal for no reason");
     for graphs in [false, true] {
-        let device = cuda(&plan, StandIn::new(), graphs);
+        let device = cuda(&plan, StandIn::default(), graphs);
         let (bits, ()) = serve(device, &plan, &PROMPTS, |_| ());
         assert!(bits == wanted, "{config}, graphs {graphs}: other bits than the CPU's");
     }

@@ -263,7 +263,12 @@ pub(crate) const ROWS: &[Row] = &[
     Row("setp.le.f32", P, &[W, W], all!(|[a, b, _]| (float(a) <= float(b)).into())),
     Row("setp.gt.f32", P, &[W, W], all!(|[a, b, _]| (float(a) > float(b)).into())),
     Row("setp.ge.f32", P, &[W, W], all!(|[a, b, _]| (float(a) >= float(b)).into())),
-    Row("setp.ltu.f32", P, &[W, W], all!(|[a, b, _]| (!(float(a) >= float(b))).into())),
+    Row(
+        "setp.ltu.f32",
+        P,
+        &[W, W],
+        all!(|[a, b, _]| float(a).partial_cmp(&float(b)).is_none_or(|order| order.is_lt()).into()),
+    ),
     Row("setp.lt.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) < float(b << 16)).into())),
     Row("setp.le.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) <= float(b << 16)).into())),
     Row("setp.gt.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) > float(b << 16)).into())),

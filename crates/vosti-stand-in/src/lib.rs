@@ -124,9 +124,8 @@ pub struct StandIn {
     graphs: Vec<Vec<Launched>>,
 }
 
-impl StandIn {
-    /// One without a flaw.
-    pub fn new() -> StandIn {
+impl Default for StandIn {
+    fn default() -> StandIn {
         StandIn {
             about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448, driver: 12080 },
             free: 1 << 40,
@@ -148,23 +147,21 @@ impl StandIn {
             graphs: vec![],
         }
     }
+}
 
+impl StandIn {
     fn waited(&self, call: &'static str) -> Result<(), DriverError> {
         if self.fails_late { Err(illegal(call, "CUDA_ERROR_ILLEGAL_ADDRESS")) } else { Ok(()) }
     }
 
     /// A stand-in that executes by the CPU device's compiled plans.
     pub fn fast() -> StandIn {
-        let mut new = StandIn::new();
-        new.fast = true;
-        new
+        StandIn { fast: true, ..StandIn::default() }
     }
 
     /// One with a flaw.
     pub fn with(flaw: Flaw) -> StandIn {
-        let mut new = StandIn::new();
-        new.flaw = flaw;
-        new
+        StandIn { flaw, ..StandIn::default() }
     }
 
     fn heap(&self) -> MutexGuard<'_, Heap> {
@@ -361,13 +358,19 @@ impl Driver for StandIn {
     }
 
     fn another(&self) -> Result<Box<dyn Driver + Send>, DriverError> {
-        let mut other = StandIn::new();
-        other.about = self.about.clone();
-        (other.free, other.flaw, other.dry, other.attributes) = (self.free, self.flaw, self.dry, self.attributes);
-        (other.fast, other.heap, other.largest, other.locked) =
-            (self.fast, self.heap.clone(), self.largest, self.locked);
-        other.ptx = self.ptx;
-        Ok(Box::new(other))
+        Ok(Box::new(StandIn {
+            about: self.about.clone(),
+            attributes: self.attributes,
+            heap: self.heap.clone(),
+            free: self.free,
+            largest: self.largest,
+            locked: self.locked,
+            flaw: self.flaw,
+            dry: self.dry,
+            fast: self.fast,
+            ptx: self.ptx,
+            ..StandIn::default()
+        }))
     }
 
     fn host(&mut self, bytes: usize) -> Result<HostMemory, DriverError> {
