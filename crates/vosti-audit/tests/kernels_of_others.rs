@@ -47,7 +47,7 @@ const BROKEN: [(&str, Finding, &str); 60] = [
     ("doubled", Proved, ""),
     ("doubled_in_another_type", Proved, ""),
     ("doubled == doubled_in_another_type", Refuted, "arith.truncf  f32 f16"),
-    ("first_largest_of_the_tile", Unknown, "guard"),
+    ("first_largest_of_the_tile", Refuted, "guard"),
     ("groups_without_the_last", Refuted, "in a way that is not known"),
     ("half_of_the_rows", Refuted, "coverage"),
     ("hinted_row_of_others", Refuted, "dependency"),
