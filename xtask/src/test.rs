@@ -58,11 +58,13 @@ pub fn run(names: &[String]) -> Result<()> {
         }
         took.push(format!("{name} {:.0} s", begun.elapsed().as_secs_f64()));
     };
-    let fetching = thread::spawn(fetch_tools);
+    let fetching = WITH_TOOLS.iter().any(|step| wanted(&step)).then(|| thread::spawn(fetch_tools));
     for (name, step) in WITHOUT_TOOLS.iter().filter(wanted) {
         take(name, Box::new(step));
     }
-    take("tools", Box::new(|| fetching.join().map_err(|_| anyhow!("fetching the tools ended without a reason"))?));
+    if let Some(fetching) = fetching {
+        take("tools", Box::new(|| fetching.join().map_err(|_| anyhow!("fetching the tools ended without a reason"))?));
+    }
     for (name, step) in WITH_TOOLS.iter().filter(wanted) {
         take(name, Box::new(step));
     }

@@ -20,7 +20,7 @@ struct Package {
     version: String,
 }
 
-/// Files whose verdicts CI compares with the page's (`cargo xtask audit sample`): one of each way in which a kernel is brought to the
+/// Files whose verdicts `cargo xtask audit sample` compares with the page's: one of each way in which a kernel is brought to the
 /// verifier's form, and the wrong ones.
 const SAMPLE: [&str; 10] = [
     "liger-kernel liger_kernel/ops/softmax.py",
