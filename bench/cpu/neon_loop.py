@@ -1,8 +1,8 @@
 """Prints the inner loops of NEON's register kernels as the compiler made them, and fails if one is not what it should be.
 
     rustup target add aarch64-unknown-linux-gnu
-    cargo rustc --release -p vosti-cpu --lib --target aarch64-unknown-linux-gnu -- --emit asm -C codegen-units=1
-    python3 bench/cpu/neon_loop.py target/aarch64-unknown-linux-gnu/release/deps/vosti_cpu-*.s
+    cargo rustc --release -p vosti-simd --lib --target aarch64-unknown-linux-gnu -- --emit asm -C codegen-units=1
+    python3 bench/cpu/neon_loop.py target/aarch64-unknown-linux-gnu/release/deps/vosti_simd-*.s
 
 On x86-64 set CC_aarch64_unknown_linux_gnu to a C compiler for AArch64 (Debian: gcc-aarch64-linux-gnu). No AArch64 machine is needed.
 

@@ -90,7 +90,8 @@ fn files_are_short(files: &[File]) -> Vec<String> {
 }
 
 /// Sources that may not name a kernel.
-const DEVICES: &[&str] = &["crates/vosti-wiring/src/", "crates/vosti-cpu/src/", "crates/vosti-cuda/src/"];
+const DEVICES: &[&str] =
+    &["crates/vosti-simd/src/", "crates/vosti-wiring/src/", "crates/vosti-cpu/src/", "crates/vosti-cuda/src/"];
 
 /// A device that chose code by a kernel's name could pass every test without executing the IR that is proved.
 fn no_device_knows_a_kernel(files: &[File]) -> Vec<String> {
@@ -212,7 +213,11 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-tile", &["vosti-core"]),
     ("crates/vosti-verify", &["vosti-contract", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-wiring", &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-tile"]),
-    ("crates/vosti-cpu", &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-tile", "vosti-wiring"]),
+    ("crates/vosti-simd", &["vosti-kernels", "vosti-tile"]),
+    (
+        "crates/vosti-cpu",
+        &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-simd", "vosti-tile", "vosti-wiring"],
+    ),
     ("crates/vosti-ptx", &["vosti-contract", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-audit", &["vosti-contract", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-verify"]),
     ("crates/vosti-cubin", &["vosti-contract", "vosti-kernels", "vosti-ptx", "vosti-tile", "vosti-wiring"]),

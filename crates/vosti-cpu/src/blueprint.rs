@@ -13,13 +13,13 @@ use vosti_tile::Scalar;
 use vosti_wiring::{Bound, WiringError, image};
 
 use crate::device::{Config, CpuError, Mode, Storage};
-use crate::isa::Isa;
-use crate::layout::Layout;
-use crate::micro;
 use crate::plan::compile;
-use crate::storage::{ALIGN, Form, list_bytes};
 use crate::weights::Weights;
 use crate::wiring::Compiled;
+use vosti_simd::Isa;
+use vosti_simd::layout::Layout;
+use vosti_simd::micro;
+use vosti_simd::storage::{ALIGN, Form, list_bytes};
 
 /// Bytes of memory that a device takes besides its pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

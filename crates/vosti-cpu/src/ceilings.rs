@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use crate::isa::Isa;
 use crate::memory::Region;
-use crate::micro::{self, Dot, DotFn};
 use crate::pool::Pool;
+use vosti_simd::Isa;
+use vosti_simd::micro::{self, Dot, DotFn};
 
 /// The measured limits: the best of a few rounds each. Measuring takes about a second.
 #[derive(Clone, Copy, Debug)]

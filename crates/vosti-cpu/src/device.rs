@@ -14,13 +14,13 @@ use vosti_tile::LiftError;
 use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
 
 use crate::blueprint::{Blueprint, Needs};
-use crate::isa::Isa;
 use crate::launch::{self, Ahead, FirstFault, Ready, Units};
-use crate::layout::Layout;
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Pool;
 use crate::weights::{Buffer, WeightCache, Weights};
 use crate::wiring::{Wiring, wire};
+use vosti_simd::Isa;
+use vosti_simd::layout::Layout;
 
 /// How kernels are executed. Both modes give the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

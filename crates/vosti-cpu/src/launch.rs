@@ -12,11 +12,11 @@ use std::time::Instant;
 use vosti_tile::interp::{self, Memory, Options, Undefined};
 use vosti_tile::{Kernel, Scalar};
 
-use crate::layout::Layout;
 use crate::plan::Plan;
 use crate::plan::machine::{Machine, Param};
 use crate::pool::Worker;
-use crate::storage;
+use vosti_simd::layout::Layout;
+use vosti_simd::storage;
 
 /// One launch of the step being run.
 pub struct Ready {

@@ -1,7 +1,7 @@
 //! Zeroed memory from the operating system. Untouched pages cost nothing, and large pages are requested.
 //!
 //! Buffers are cut from large chunks, so small weights share large pages too.
-//! Read next: [`crate::layout`].
+//! Read next: [`vosti_simd::layout`].
 
 use std::sync::Arc;
 

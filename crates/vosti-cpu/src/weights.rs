@@ -1,14 +1,14 @@
 //! Loads weights: each weight once, in the layout that its dots read.
 
 use crate::device::CpuError;
-use crate::layout::{Layout, PANEL};
 use crate::memory::{Arena, Plain, Region};
-use crate::micro::EncodeFn;
-use crate::storage::{Form, Packed, Writer, blocks, exponents, integers};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use vosti_simd::layout::{Layout, PANEL};
+use vosti_simd::micro::EncodeFn;
+use vosti_simd::storage::{Form, Packed, Writer, blocks, exponents, integers};
 use vosti_tile::Scalar;
 use vosti_wiring::WiringError;
 pub use vosti_wiring::{Quantised, TensorData, WeightError, Weights};

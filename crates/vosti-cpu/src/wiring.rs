@@ -15,12 +15,12 @@ use vosti_wiring::{Bound, Ints, Metadata, Wired};
 
 use crate::blueprint::{Blueprint, WeightOutline};
 use crate::device::{Config, CpuError};
-use crate::isa::Isa;
 use crate::launch::Panels;
-use crate::layout::{Layout, PANEL};
 use crate::memory::Arena;
 use crate::plan::Plan;
 use crate::weights::{Buffer, Weights};
+use vosti_simd::Isa;
+use vosti_simd::layout::{Layout, PANEL};
 
 /// A lifted specialisation.
 pub struct Compiled {

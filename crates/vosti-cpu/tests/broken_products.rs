@@ -5,7 +5,7 @@
 mod common;
 use common::*;
 use std::collections::BTreeMap;
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::{Literal, Scalar, bind, fold, lift};
 

@@ -10,10 +10,10 @@ use vosti_core::{
     BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, Reads, RequestId, RowSet, Sampler, Select,
     Token,
 };
-use vosti_cpu::isa::Isa;
-use vosti_cpu::storage::exponents;
+use vosti_cpu::Isa;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
 use vosti_kernels::{Admitted, Binding, Spec, capped, scores, specialise};
+use vosti_simd::storage::exponents;
 
 struct Random(Dtype);
 
@@ -362,7 +362,7 @@ fn weights_in_13_bits_take_less_and_a_panel_without_stays() {
         let saved = |(_, n, width): &(_, usize, usize)| n * (64 * width * 2 - exponents::panel_bytes(*width));
         let saved = matrices.iter().map(|matrix| matrix.0 * saved(matrix)).sum::<usize>() - saved(&(1, 1, 128));
         // Regions are as large as their parts.
-        let encodes = vosti_cpu::micro::kernels(*isa).encode.is_some();
+        let encodes = vosti_simd::micro::kernels(*isa).encode.is_some();
         assert_eq!(stored, plain + lists - if encodes { saved } else { 0 }, "{isa:?}");
     }
 }

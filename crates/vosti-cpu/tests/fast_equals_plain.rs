@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vosti_contract::{Const, Dtype, Role};
-use vosti_cpu::isa::Isa;
-use vosti_cpu::layout::Layout;
-use vosti_cpu::micro;
-use vosti_cpu::storage::{Form, Packed, Writer, blocks, exponents};
+use vosti_cpu::Isa;
+use vosti_cpu::Layout;
 use vosti_kernels::quantised::FORMATS;
 use vosti_kernels::{Format, Part, Quantised, TensorData, capped, specialise};
+use vosti_simd::micro;
+use vosti_simd::storage::{Form, Packed, Writer, blocks, exponents};
 use vosti_tile::interp::Buffer;
 
 #[test]

@@ -4,7 +4,7 @@
 mod common;
 use common::{Rng, difference, fast};
 use vosti_contract::{Const, Dtype};
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 use vosti_cpu::plan::compile;
 use vosti_kernels::specialise;
 use vosti_tile::interp::{Buffer, Options, run};

@@ -3,7 +3,7 @@
 
 mod common;
 use common::{difference, fast};
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 use vosti_cpu::plan::compile;
 use vosti_tile::build::Builder;
 use vosti_tile::interp::{Buffer, Options, run};

@@ -11,7 +11,7 @@ mod run;
 use run::Run;
 use safetensors::SafeTensors;
 use vosti_contract::Dtype;
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
 const RECORDED: [(&str, [&str; 2]); 37] = [

@@ -5,7 +5,7 @@
 
 use vosti_tile::{Padding, Scalar};
 
-use crate::vector::{MapFn, reduce::ReduceFn};
+use vosti_simd::vector::{MapFn, reduce::ReduceFn};
 
 /// Index into the machine's table of counts. An entry is fixed, or the number of live lanes (or groups of them) of an axis.
 pub type Count = u16;
@@ -416,7 +416,7 @@ pub struct Plan {
     /// The grid axis along which programs read the same right operands of dots. These programs run one after the other.
     pub sweep: Option<usize>,
     /// Per parameter, the layout in which a dot wants to read it.
-    pub wanted: Vec<Option<crate::layout::Layout>>,
+    pub wanted: Vec<Option<vosti_simd::layout::Layout>>,
     /// Per parameter: whether the kernel writes it.
     pub written: Vec<bool>,
     /// Per parameter: whether a dot may read it in place, later than the load in the kernel.

@@ -14,5 +14,4 @@ mod scratch;
 mod unswitch;
 
 pub use code::Plan;
-pub(crate) use compile::tile::size;
 pub use compile::{Unsupported, compile};

@@ -4,7 +4,7 @@
 mod cpu;
 
 use cpu::{fast, plan};
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 use vosti_tile::interp::{Buffer, Options, run};
 use vosti_tile::numerics::{from_bf16, to_bf16};
 use vosti_tile::{Kernel, Scalar, lift};

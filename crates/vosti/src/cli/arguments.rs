@@ -8,7 +8,7 @@ use super::values::{Activations, Products, Weights, at_least_one, date, device, 
 use crate::catalogue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 
 pub use sampling::{Defaults, Sampling};
 pub use serve::{LogFormat, Serve, UnknownFields};

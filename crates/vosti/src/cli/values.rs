@@ -4,7 +4,7 @@ use crate::deployment::THREADS_MAX;
 use clap::ValueEnum;
 use std::net::IpAddr;
 use std::str::FromStr;
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 
 /// What to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

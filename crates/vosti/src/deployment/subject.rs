@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use vosti_check::{CheckError, Facts, Setup, Subject};
 use vosti_core::{PAGE, Program};
+use vosti_cpu::Isa;
 use vosti_cpu::Storage;
-use vosti_cpu::isa::Isa;
 
 impl Deployment {
     /// The facts that the determinism suite needs: name, fingerprint, vocabulary, special tokens, context, narrowest window.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vosti_contract::Dtype;
 use vosti_core::{Core, Device, PAGE, Reads, Sampler, Select, Token};
-use vosti_cpu::isa::Isa;
+use vosti_cpu::Isa;
 use vosti_cpu::{Config, CpuDevice};
 use vosti_kernels::Admitted;
 use vosti_model::decoder::Decoder;

@@ -2,7 +2,7 @@
 //!
 //! The loop's body is compared, operation by operation, with the one that the instruction computes: its result is written out as
 //! a term, in which each window has a letter in the order of its first use, and must be the term of one of the eight forms.
-//! Read next: [`crate::plan::machine`], [`crate::micro::integers`].
+//! Read next: [`crate::plan::machine`], [`vosti_simd::micro::integers`].
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use vosti_tile::{Binary, Cast, CmpInt, Kernel, Literal, Op, OpKind, Padding, Reg
 
 use super::tile::{Block, Sym, Whole};
 use super::{Compiler, Result};
-use crate::layout::{Layout, PANEL};
 use crate::plan::axes::splits_first;
 use crate::plan::code::{BlockAccess, BlocksCode, Instr, Lanes};
 use vosti_kernels::Part;
 use vosti_kernels::quantised::BLOCK;
+use vosti_simd::layout::{Layout, PANEL};
 
 /// What a window of the loop holds. The rows of a left factor may be two axes that a reshape merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use vosti_simd::vector::ops::size;
 
 use vosti_tile::{Kernel, Literal, Op, OpKind, Scalar, Value};
 
-use super::tile::{Block, Sym, Tile, Whole, size};
+use super::tile::{Block, Sym, Tile, Whole};
 use super::{Allocation, Compiler, Result, all_stored};
-use crate::layout::{Layout, PANEL};
 use crate::plan::code::{DotCode, Instr, IntDotCode, Lanes, Operand, Place};
+use vosti_simd::layout::{Layout, PANEL};
 
 /// A loaded operand: its window and the axes checked, with the type's padding.
 struct Loaded {

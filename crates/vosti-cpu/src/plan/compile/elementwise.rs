@@ -1,14 +1,15 @@
 //! Arithmetic lane by lane, views, reshapes and reductions.
 
 use std::rc::Rc;
+use vosti_simd::vector::ops::size;
 
 use vosti_tile::{Binary, Cast, Literal, Op, OpKind, Scalar, Value};
 
-use super::tile::{Part, StoredLanes, Sym, Tile, size, wide};
+use super::tile::{Part, StoredLanes, Sym, Tile, wide};
 use super::{Compiler, Result, all_stored};
-use crate::micro::LANES;
 use crate::plan::code::{Instr, Int, IntOp, Lanes, MapCode, Place};
-use crate::vector::{MapFn, Versions, ops, reduce};
+use vosti_simd::micro::LANES;
+use vosti_simd::vector::{MapFn, Versions, ops, reduce};
 
 impl<'k> Compiler<'k> {
     /// Compiles an elementwise operation.

@@ -1,10 +1,11 @@
 //! Pointers, windows, loads and stores.
 
 use std::rc::Rc;
+use vosti_simd::vector::ops::size;
 
 use vosti_tile::{OpKind, Padding, Value};
 
-use super::tile::{Array, Block, Part, Pointer, StoredLanes, Sym, Tile, Whole, size, wide};
+use super::tile::{Array, Block, Part, Pointer, StoredLanes, Sym, Tile, Whole, wide};
 use super::{Compiler, Result};
 use crate::plan::code::{BlockAccess, Fill, Instr, IntOp, Lanes, Place, PointerAccess, Window, WindowAxis};
 

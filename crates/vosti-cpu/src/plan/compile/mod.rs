@@ -23,8 +23,8 @@ use super::code::{Count, Instr, Lanes, Plan};
 use super::fusion;
 use super::scratch::{Allocation, ScratchAllocator};
 use super::unswitch::{Unmasked, unmasked};
-use crate::isa::Isa;
 use tile::{Pointer, StoredLanes, Sym, Tile, wide};
+use vosti_simd::Isa;
 
 /// Why a kernel has no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +83,7 @@ struct Compiler<'k> {
     constants: HashMap<(u64, usize), Rc<Allocation>>,
     /// Constants have their own scratch, so that no place that is freed and reused overwrites them.
     constant_scratch: ScratchAllocator,
-    wanted: Vec<Option<crate::layout::Layout>>,
+    wanted: Vec<Option<vosti_simd::layout::Layout>>,
     written: Vec<bool>,
     read_in_place: Vec<bool>,
     /// Per parameter: the line of a load that is left to its reader.

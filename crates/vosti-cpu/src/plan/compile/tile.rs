@@ -7,16 +7,7 @@ use vosti_tile::{Literal, Padding, Scalar, Value};
 use super::{Compiler, Result, all_stored};
 use crate::plan::code::{Fill, Instr, Int, Ints, MapCode, Place};
 use crate::plan::scratch::Allocation;
-use crate::vector::{Versions, ops};
-
-/// Bytes of an element in scratch memory: truth values and integers of 8 bits take four.
-pub(crate) fn size(elem: Scalar) -> usize {
-    match elem {
-        Scalar::Bf16 => 2,
-        Scalar::I1 | Scalar::I8 | Scalar::I32 | Scalar::F32 => 4,
-        Scalar::I64 => 8,
-    }
-}
+use vosti_simd::vector::{Versions, ops, ops::size};
 
 /// The axes of a shape that have more than one lane.
 pub(crate) fn wide(shape: &[usize]) -> Vec<usize> {
@@ -273,14 +264,20 @@ impl Compiler<'_> {
 
     /// Copies a tile into a place that stores the same lanes or more.
     pub(super) fn copy(&mut self, value: Value, from: &Tile, to: &Tile) -> Result<()> {
-        let f: Versions<crate::vector::MapFn> = ops::copy(size(to.elem));
+        let f: Versions<vosti_simd::vector::MapFn> = ops::copy(size(to.elem));
         let source = self.place(value, from, to.stored)?;
         self.emit_map(value, f, to, &[source]);
         Ok(())
     }
 
     /// Emits a map over all lanes of `dst`.
-    pub(super) fn emit_map(&mut self, value: Value, f: Versions<crate::vector::MapFn>, dst: &Tile, from: &[Place]) {
+    pub(super) fn emit_map(
+        &mut self,
+        value: Value,
+        f: Versions<vosti_simd::vector::MapFn>,
+        dst: &Tile,
+        from: &[Place],
+    ) {
         let mut args = [Place::default(); 3];
         args[..from.len()].copy_from_slice(from);
         let axes = wide(self.kernel.ty(value).shape());

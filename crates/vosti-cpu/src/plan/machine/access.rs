@@ -6,11 +6,11 @@ use vosti_tile::{Padding, Scalar};
 
 use super::bytes::{load_bytes, load_truth, narrow, store_bytes, store_truth, widen};
 use super::{Fault, Machine, Param};
-use crate::layout::{Layout, PANEL, block_columns};
 use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess, WindowAxis};
-use crate::plan::size;
-use crate::storage;
-use crate::vector::{Arg, LANES, Map};
+use vosti_simd::layout::{Layout, PANEL, block_columns};
+use vosti_simd::storage;
+use vosti_simd::vector::ops::size;
+use vosti_simd::vector::{Arg, LANES, Map};
 
 /// A run of elements of one row: the flat index of the first, the distance between flat indices, the number of elements.
 #[derive(Clone, Copy, Debug)]

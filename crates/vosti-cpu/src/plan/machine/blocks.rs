@@ -2,7 +2,7 @@
 //!
 //! A register kernel adds an offset to codes and takes it off again with the sum of the activations' integers. That sum is made
 //! here, from the integers themselves and once for all programs of a launch: what the kernel's own `sums` hold is for minima.
-//! Read next: [`crate::micro::integers`].
+//! Read next: [`vosti_simd::micro::integers`].
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use vosti_kernels::quantised::BLOCK;
 use vosti_tile::numerics::{add, fma, mul};
 
 use super::{Machine, Param};
-use crate::isa::Isa;
-use crate::layout::{Layout, PANEL};
-use crate::micro::integers::{IntDot, IntDotFn, Set};
 use crate::plan::code::{BlockAccess, BlocksCode, Int};
-use crate::storage;
+use vosti_simd::Isa;
+use vosti_simd::layout::{Layout, PANEL};
+use vosti_simd::micro::integers::{IntDot, IntDotFn, Set};
+use vosti_simd::storage;
 
 /// Halves of a block.
 const HALVES: usize = 2;

@@ -3,11 +3,11 @@
 use vosti_tile::{Padding, Scalar};
 
 use super::{Expanded, Machine, Param};
-use crate::layout::{Layout, PANEL, block_columns};
 use crate::memory::Region;
-use crate::micro::{Dot, DotFn, Stored, dot_stored};
 use crate::plan::code::{BlockAccess, DotCode, Int, IntDotCode, Operand, Place, WindowAxis};
-use crate::storage::{self, Form};
+use vosti_simd::layout::{Layout, PANEL, block_columns};
+use vosti_simd::micro::{Dot, DotFn, Stored, dot_stored};
+use vosti_simd::storage::{self, Form};
 
 /// A right operand in stored panels: the weight, the first panel, the first k, and the number of k in memory.
 struct Panels {

@@ -12,12 +12,12 @@ mod dot;
 use vosti_tile::{CmpInt, Scalar};
 
 use super::code::{Count, Instr, Int, IntOp, Lanes, LiveBound, LiveCode, LiveStore, MapCode, Place, Plan, Test};
-use crate::isa::Isa;
-use crate::layout::Layout;
 use crate::memory::Region;
-use crate::micro::{self, Kernels};
-use crate::vector::{self, Arg, ops};
 use blocks::Integers;
+use vosti_simd::Isa;
+use vosti_simd::layout::Layout;
+use vosti_simd::micro::{self, Kernels};
+use vosti_simd::vector::{self, Arg, ops};
 
 /// A buffer bound to a parameter.
 #[derive(Clone, Copy, Debug)]

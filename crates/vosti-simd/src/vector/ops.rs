@@ -10,6 +10,15 @@ use super::{Map, MapFn, Versions, map1, map2, map3, versions};
 
 type F = Versions<MapFn>;
 
+/// Bytes of a lane: truth values and integers of 8 bits take four.
+pub fn size(elem: Scalar) -> usize {
+    match elem {
+        Scalar::Bf16 => 2,
+        Scalar::I1 | Scalar::I8 | Scalar::I32 | Scalar::F32 => 4,
+        Scalar::I64 => 8,
+    }
+}
+
 /// The plain loop, and hand-written versions if there are any.
 macro_rules! simd {
     ($plain:expr, $($simd:tt)*) => {{
@@ -319,8 +328,8 @@ fn plain_select(bytes: usize) -> F {
 /// The map of a store: floats are unchanged, and every NaN becomes the one NaN.
 pub fn stored(elem: Scalar) -> F {
     match elem {
-        Scalar::Bf16 | Scalar::F32 => simd!(plain_stored(elem), stored(crate::plan::size(elem))).expect("there is one"),
-        other => copy(crate::plan::size(other)),
+        Scalar::Bf16 | Scalar::F32 => simd!(plain_stored(elem), stored(size(elem))).expect("there is one"),
+        other => copy(size(other)),
     }
 }
 
@@ -385,7 +394,7 @@ fn plain_cast(op: Cast, from: Scalar, to: Scalar) -> Option<F> {
         (Cast::FloatToIntS, Bf16, I1) => Some(one!(u16, i32, |a: u16| (from_bf16(a) as i64 & 1) as i32)),
         (Cast::Bits, F32, I32) => Some(one!(f32, i32, |a: f32| numerics::stored_f32(a) as i32)),
         (Cast::Bits, I32, F32) => Some(copy(4)),
-        (Cast::Bits, from, to) if from == to => Some(copy(crate::plan::size(to))),
+        (Cast::Bits, from, to) if from == to => Some(copy(size(to))),
         _ => None,
     }
 }

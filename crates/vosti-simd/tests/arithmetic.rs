@@ -5,10 +5,10 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_tile::numerics::{FloatMode, NAN_F32};
 use vosti_tile::{Binary, Cast, Scalar, Unary};
 
-use crate::isa::Isa;
-use crate::micro::{self, Dot};
-use crate::vector::reduce::Rows;
-use crate::vector::{Arg, Map, MapFn, ops, reduce};
+use vosti_simd::Isa;
+use vosti_simd::micro::{self, Dot};
+use vosti_simd::vector::reduce::Rows;
+use vosti_simd::vector::{Arg, Map, MapFn, ops, reduce};
 
 /// Fixed inputs, with denormals, zeros and large values among them.
 fn inputs(count: usize, seed: u64) -> Vec<f32> {

@@ -4,8 +4,8 @@
 use vosti_tile::numerics::{self, FloatMode, math};
 use vosti_tile::{Binary, Cast, Scalar, Unary};
 
-use super::{Arg, LANES, Map, MapFn, Versions, ops};
-use crate::isa::Isa;
+use vosti_simd::Isa;
+use vosti_simd::vector::{Arg, LANES, Map, MapFn, Versions, ops};
 
 /// The distance between tested bit patterns. It is odd, so that a walk meets every exponent and no pattern twice.
 const STRIDE: u32 = 9973;

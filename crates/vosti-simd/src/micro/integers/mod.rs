@@ -24,7 +24,7 @@ mod ways;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::isa::Isa;
+use crate::Isa;
 use crate::storage::blocks::UNIT;
 use crate::storage::{Form, Panel};
 use vosti_kernels::Format;
@@ -191,6 +191,3 @@ impl Set {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,10 @@
 //! Every instruction set, row count and split of columns gives the bits of the definition.
 
-use super::*;
-use crate::storage::{Form, Packed, blocks, exponents};
+mod common;
+
+use vosti_simd::Isa;
+use vosti_simd::micro::{Dot, DotFn, Stored, kernels};
+use vosti_simd::storage::{Form, Packed, Panel, exponents};
 use vosti_tile::numerics::FloatMode;
 
 /// A small generator (xorshift) of BF16 values from denormal to large.
@@ -87,9 +90,9 @@ fn all_instruction_sets_and_row_counts_give_the_same_bits() {
             let bf: Vec<f32> = b.iter().map(|v| f32::from_bits(u32::from(*v) << 16)).collect();
             for accumulate in [false, true] {
                 let mut want = start.clone();
-                run(portable::bf16, &a, &b, &mut want, rows, columns, steps, 2, accumulate);
+                run(kernels(Isa::Portable).bf16, &a, &b, &mut want, rows, columns, steps, 2, accumulate);
                 let mut want32 = start.clone();
-                run(portable::f32, &af, &bf, &mut want32, rows, columns, steps * 2, 1, accumulate);
+                run(kernels(Isa::Portable).f32, &af, &bf, &mut want32, rows, columns, steps * 2, 1, accumulate);
                 let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 for isa in sets {
                     let kernels = kernels(*isa);
@@ -112,7 +115,7 @@ fn all_instruction_sets_and_row_counts_give_the_same_bits() {
 
 /// Checks every dot with a stored panel, and the elements that it stores, against the same panel in BF16.
 fn check_stored(isa: Isa, stored: Panel, panel: &[u16], steps: usize, first: usize) {
-    let kernels = kernels(isa);
+    let (definition, kernels) = (kernels(Isa::Portable).bf16, kernels(isa));
     let name = format!("{isa:?} {:?}", stored.form);
     for rows in [1, 2, 4, 6, 7, 13, 24, 25] {
         let a = values(rows * steps * 2, 3 + rows as u64);
@@ -136,7 +139,7 @@ fn check_stored(isa: Isa, stored: Panel, panel: &[u16], steps: usize, first: usi
                 };
                 // SAFETY: as many rows, steps and columns as the operands have.
                 unsafe {
-                    portable::bf16(&dot(panel.as_ptr(), &mut want));
+                    definition(&dot(panel.as_ptr(), &mut want));
                     (kernels.stored)(&dot(std::ptr::null(), &mut got), &Stored { panel: stored, step: first, keep });
                 }
                 let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -158,7 +161,7 @@ fn a_panel_in_13_bits_gives_the_bits_of_the_panel() {
         .map(|(i, bits)| if bits & 0x7f80 == 0 { bits } else { bits & 0x807f | (100 + i as u16 % 30) << 7 })
         .collect();
     let mut code = vec![0; exponents::panel_bytes(2 * steps)];
-    assert!(exponents::tests::encode(&panel, &mut code));
+    assert!(exponents::encode(&panel, &mut code));
     for isa in Isa::tried() {
         check_stored(*isa, Panel { at: code.as_ptr(), form: Form::Exponents }, &panel, steps, 0);
         let Some(encode) = kernels(*isa).encode else { continue };
@@ -169,7 +172,7 @@ fn a_panel_in_13_bits_gives_the_bits_of_the_panel() {
             let mut panel = panel.clone();
             panel[333] = other;
             let (mut got, mut want) = (code.clone(), code.clone());
-            assert_eq!(encode(&panel, &mut got), exponents::tests::encode(&panel, &mut want), "{other:x}");
+            assert_eq!(encode(&panel, &mut got), exponents::encode(&panel, &mut want), "{other:x}");
             assert_eq!(got, want, "{other:x}");
         }
     }
@@ -181,10 +184,10 @@ fn a_panel_of_any_format_gives_the_bits_of_its_expansion() {
     let sets = Isa::tried();
     for format in &vosti_kernels::quantised::FORMATS {
         let (columns, steps) = (768, 768 / 2);
-        let source = blocks::tests::random(format, 64, columns, 9);
+        let source = common::random(format, 64, columns, 9);
         let mut panel = vec![0; 64 * columns];
         for (i, element) in panel.iter_mut().enumerate() {
-            *element = blocks::tests::value(&source, i % 128 / 2, i / 128 * 2 + i % 2);
+            *element = common::value(&source, i % 128 / 2, i / 128 * 2 + i % 2);
         }
         // Aligned as in a weight.
         let bytes = Packed::blocks(&source).bytes;

@@ -322,9 +322,12 @@ fn looked_up<const BIT: i32>(word: __m256i, table: &[__m256; 2]) -> __m256 {
 /// tie the lower 16 bits of m are 0x8000, so m is even, and n is even because m - n is. If m u - x is below 2^(e + 16), which only x
 /// from 2^e to 2^e (1 + 2^-15) makes it, it is rounded to half of u; 2 n is then the nearest integer to a number from 256 to 256.01:
 /// n is 128, as it should be. A negative number is the mirror image, and zeros keep their sign: -0 - (-0) is 0, and -0 - 0 is -0.
+///
+/// # Safety
+/// The processor has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn rounded(x: __m256) -> __m256 {
+pub fn rounded(x: __m256) -> __m256 {
     let shift = _mm256_set1_ps(65536.0);
     _mm256_fmsub_ps(x, shift, _mm256_fmsub_ps(x, shift, x))
 }
@@ -372,37 +375,5 @@ impl Scales {
             [_mm256_mul_ps(self.scale[0], factor), _mm256_mul_ps(self.scale[1], factor)]
         };
         [self.scale, of(1), of(2), of(3)]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::isa::Isa;
-    use half::bf16;
-    use vosti_tile::numerics::FloatMode;
-
-    #[target_feature(enable = "avx2,fma")]
-    fn rounded_bits(x: f32) -> u32 {
-        let mut out = [0.0f32; 8];
-        // SAFETY: there is room for eight.
-        unsafe { _mm256_storeu_ps(out.as_mut_ptr(), rounded(_mm256_set1_ps(x))) };
-        out[7].to_bits()
-    }
-
-    /// Checks every significand of both signs, at the smallest exponents of blocks, at 1 and at the largest, and both zeros.
-    #[test]
-    fn two_multiply_adds_round_as_bf16_does() {
-        if !Isa::tried().contains(&Isa::Avx2) {
-            return; // No dot uses them here.
-        }
-        let _mode = FloatMode::set();
-        let exponents = [127 - 50, 127, 127 + 31];
-        let numbers = exponents.into_iter().flat_map(|exponent: u32| (0..1 << 23).map(move |m| exponent << 23 | m));
-        for bits in numbers.chain([0]).flat_map(|bits| [bits, bits | 1 << 31]) {
-            let want = u32::from(bf16::from_f32(f32::from_bits(bits)).to_bits()) << 16;
-            // SAFETY: the instruction set is there.
-            assert_eq!(unsafe { rounded_bits(f32::from_bits(bits)) }, want, "{bits:x}");
-        }
     }
 }

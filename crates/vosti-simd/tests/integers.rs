@@ -1,12 +1,17 @@
 //! Every set of instructions, row count and split gives the bits of the definition, which is written here once more over the rows
 //! of a file.
 
-use super::*;
-use crate::layout::PANEL;
-use crate::storage::{Packed, blocks};
+mod common;
+
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use vosti_kernels::quantised::{FORMATS, Quantised};
+use vosti_kernels::quantised::FORMATS;
+use vosti_kernels::{Format, Quantised};
+use vosti_simd::Isa;
+use vosti_simd::layout::PANEL;
+use vosti_simd::micro::integers::{IntDot, Set};
+use vosti_simd::storage::blocks::UNIT;
+use vosti_simd::storage::{Packed, Panel};
 use vosti_tile::numerics::{FloatMode, add, fma, mul, stored_f32};
 
 /// Rows of activations.
@@ -158,7 +163,7 @@ fn computed(set: Set, x: &Activations, panel: Panel, case: Case) -> Vec<f32> {
 
 /// Rows of a file at random; the codes of the first ones are the smallest and the largest.
 fn weight(format: &'static Format) -> Quantised {
-    let mut weight = blocks::tests::random(format, PANEL, DEPTH, 9);
+    let mut weight = common::random(format, PANEL, DEPTH, 9);
     weight.codes[..DEPTH].fill(0);
     weight.codes[DEPTH..2 * DEPTH].fill(((1u16 << format.bits) - 1) as u8);
     weight

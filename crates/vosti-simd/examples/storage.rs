@@ -1,6 +1,6 @@
 //! How long a dot takes with weights kept in each form, against BF16, by rows and instructions.
 //!
-//!     cargo run --release -p vosti-cpu --example storage -- [WIDTH] [ROUNDS] [FORM...]
+//!     cargo run --release -p vosti-simd --example storage -- [WIDTH] [ROUNDS] [FORM...]
 //!
 //! One thread passes over 64 Mi weights in panels of WIDTH columns, and over fewer if there are many rows. The forms take turns. A
 //! form is BF16, 13 bits, a quantised format (with activations in BF16), or a format with `/16` or `/8`: products in integers, with
@@ -8,12 +8,12 @@
 //! thread's own CPU time, and in brackets the median over rounds of the form's rate as a multiple of the first form's. Other work on
 //! the machine slows every form down, so compare the multiples.
 
-use vosti_cpu::isa::Isa;
-use vosti_cpu::micro::integers::{IntDot, Set};
-use vosti_cpu::micro::{Dot, Kernels, Stored, dot_stored, kernels};
-use vosti_cpu::storage::{Form, Packed, Panel, exponents};
 use vosti_kernels::Quantised;
 use vosti_kernels::quantised::FORMATS;
+use vosti_simd::Isa;
+use vosti_simd::micro::integers::{IntDot, Set};
+use vosti_simd::micro::{Dot, Kernels, Stored, dot_stored, kernels};
+use vosti_simd::storage::{Form, Packed, Panel, exponents};
 
 const ROWS: [usize; 9] = [1, 2, 4, 5, 8, 16, 32, 64, 512];
 

@@ -18,7 +18,10 @@ pub mod integers;
 mod neon;
 mod portable;
 
-use crate::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+pub use avx2_stored::rounded;
+
+use crate::Isa;
 use crate::storage::{Form, Panel};
 
 /// Columns of a group: the unit in which kernels process columns.
@@ -182,6 +185,3 @@ unsafe fn by_units(dot: &Dot<u16>, stored: &Stored, bf16: DotFn<u16>, expand: Ex
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
