@@ -1,10 +1,10 @@
-"""A Llama, a mixture or a Gemma 4 of a given shape whose weights are random Q4_K_M blocks, as a GGUF file.
+"""A Llama, a mixture, a Gemma 4 or a Qwen 3.5 of a given shape whose weights are random Q4_K_M blocks, as a GGUF file.
 
-    python random_model.py 1.7b|8b|30b-a3b|e2b|e4b[:LAYERS] VOCABULARY.gguf OUT.gguf
+    python random_model.py 1.7b|8b|30b-a3b|e2b|e4b|qwen3.5-4b[:LAYERS] VOCABULARY.gguf OUT.gguf
 
 Speed and memory depend on a file's shape and types, not on its numbers, and models of these sizes cannot be fetched from
 everywhere. Types follow llama.cpp's recipe of Q4_K_M (`llama_tensor_get_type_impl`, src/llama-quant.cpp): Q6_K for the output
-matrix and, in half of the layers, for values and the perceptron's way down. The tokenizer is VOCABULARY's.
+matrix and, in half of the layers, for values and the perceptron's way down, and Q5_K for queries, keys and values in one. The tokenizer is VOCABULARY's.
 """
 import sys
 from typing import NamedTuple
@@ -34,6 +34,8 @@ class Shape(NamedTuple):
     period: int = 0
     shared: int = 0
     double: bool = False
+    #: Of Qwen 3.5: heads of keys and of values of a gated delta rule, which all layers but every fourth have, and their size.
+    rule: tuple[int, int, int] = ()
 
     def slides(self, layer):
         return (layer + 1) % self.period != 0
@@ -57,12 +59,13 @@ SHAPES = {
     "30b-a3b": Shape("qwen3moe", 2048, 48, 32, 4, 128, 768, 40960, 1000000.0, False, 128, 8),
     # Gemma 4 E2B and E4B
     "e2b": Shape("gemma4", 1536, 35, 8, 1, 256, 6144, 131072, 1000000.0, True, period=5, shared=20, double=True),
+    "qwen3.5-4b": Shape("qwen35", 2560, 32, 16, 4, 256, 9216, 262144, 10000000.0, True, rule=(16, 32, 128)),
     "e4b": Shape("gemma4", 2560, 42, 8, 2, 256, 10240, 131072, 1000000.0, True, period=6, shared=18),
 }
 # Numbers of its own that a layer of Gemma 4 E2B and E4B gets of a token.
 PER_LAYER = 256
 # Bytes of a block of 256 elements.
-BLOCK = {Type.Q4_K: 144, Type.Q6_K: 210}
+BLOCK = {Type.Q4_K: 144, Type.Q5_K: 176, Type.Q6_K: 210}
 
 
 def more_bits(layer, layers):
@@ -72,7 +75,7 @@ def more_bits(layer, layers):
 def blocks(rng, kind, dims, columns):
     """Random blocks whose weights are a few hundredths: scales are set, everything else is drawn."""
     data = rng.integers(0, 256, (*dims, columns // 256, BLOCK[kind]), dtype=np.uint8)
-    if kind == Type.Q4_K:
+    if kind in (Type.Q4_K, Type.Q5_K):
         data[..., 0:4] = np.array([1e-4, 7.5e-4], np.float16).view(np.uint8)
     else:
         data[..., 208:210] = np.array([1.5e-5], np.float16).view(np.uint8)
@@ -145,6 +148,58 @@ def gemma_tensors(shape, vocabulary):
     yield "rope_freqs.weight", None, (), shape.head
 
 
+def rule_tensors(shape, vocabulary):
+    """As `tensors`, of a Qwen 3.5."""
+    hidden, inner = shape.hidden, shape.intermediate
+    wide, narrow = shape.heads * shape.head, shape.kv_heads * shape.head
+    keys, values, size = shape.rule
+    channels = (2 * keys + values) * size
+    yield "token_embd.weight", Type.Q6_K, (vocabulary,), hidden
+    for layer in range(shape.layers):
+        best = Type.Q6_K if more_bits(layer, shape.layers) else Type.Q4_K
+        attention = [
+            ("attn_q.weight", Type.Q4_K, (2 * wide,), hidden),
+            ("attn_k.weight", Type.Q4_K, (narrow,), hidden),
+            ("attn_v.weight", best, (narrow,), hidden),
+            ("attn_q_norm.weight", None, (), shape.head),
+            ("attn_k_norm.weight", None, (), shape.head),
+            ("attn_output.weight", Type.Q4_K, (hidden,), wide),
+        ]
+        rule = [
+            ("attn_qkv.weight", Type.Q5_K, (channels,), hidden),
+            ("attn_gate.weight", Type.Q4_K, (values * size,), hidden),
+            ("ssm_alpha.weight", Type.Q4_K, (values,), hidden),
+            ("ssm_beta.weight", Type.Q4_K, (values,), hidden),
+            ("ssm_conv1d.weight", None, (channels,), 4),
+            ("ssm_a", None, (), values),
+            ("ssm_dt.bias", None, (), values),
+            ("ssm_norm.weight", None, (), size),
+            ("ssm_out.weight", Type.Q4_K, (hidden,), values * size),
+        ]
+        for name, kind, rows, columns in [
+            ("attn_norm.weight", None, (), hidden),
+            *(attention if layer % 4 == 3 else rule),
+            ("post_attention_norm.weight", None, (), hidden),
+            ("ffn_gate.weight", Type.Q4_K, (inner,), hidden),
+            ("ffn_up.weight", Type.Q4_K, (inner,), hidden),
+            ("ffn_down.weight", best, (hidden,), inner),
+        ]:
+            yield f"blk.{layer}.{name}", kind, rows, columns
+    yield "output_norm.weight", None, (), hidden
+
+
+def rule_fields(writer, shape):
+    keys, values, size = shape.rule
+    writer.add_ssm_conv_kernel(4)
+    writer.add_ssm_state_size(size)
+    writer.add_ssm_group_count(keys)
+    writer.add_ssm_time_step_rank(values)
+    writer.add_ssm_inner_size(values * size)
+    writer.add_key_length(shape.head)
+    writer.add_value_length(shape.head)
+    writer.add_rope_dimension_sections([11, 11, 10, 0])
+
+
 def gemma_fields(writer, shape):
     layers = range(shape.layers)
     writer.add_feed_forward_length([shape.width_of(layer) for layer in layers])
@@ -164,6 +219,8 @@ def numbers(rng, shape, name, dims, columns):
     queries and keys are small, and of a head that sees all positions a quarter rotates."""
     if name == "rope_freqs.weight":
         return np.where(np.arange(columns) < columns // 4, 1.0, 1e30).astype(np.float32)
+    if name.endswith(("ssm_a", "ssm_dt.bias")):
+        return np.full(columns, -1.0, np.float32)
     if not dims:
         small = shape.period and name.endswith(("attn_q_norm.weight", "attn_k_norm.weight"))
         return np.full(columns, 0.25 if small else 1.0, np.float32)
@@ -205,8 +262,10 @@ def main(name, vocabulary, out):
         gemma_fields(writer, shape)
     else:
         writer.add_feed_forward_length(shape.intermediate)
-        writer.add_rope_dimension_count(shape.head)
+        writer.add_rope_dimension_count(shape.head // 4 if shape.rule else shape.head)
     writer.add_layer_norm_rms_eps(1e-5)
+    if shape.rule:
+        rule_fields(writer, shape)
     if shape.experts:
         writer.add_key_length(shape.head)
         writer.add_value_length(shape.head)
@@ -215,7 +274,8 @@ def main(name, vocabulary, out):
         writer.add_expert_feed_forward_length(shape.intermediate)
     writer.add_vocab_size(size)
     writer.add_file_type(15)
-    listed = list((gemma_tensors if shape.period else tensors)(shape, size))
+    own = gemma_tensors if shape.period else rule_tensors if shape.rule else tensors
+    listed = list(own(shape, size))
     for tensor, kind, dims, columns in listed:
         if kind is None:
             writer.add_tensor_info(tensor, (*dims, columns), np.dtype(np.float32), 4 * int(np.prod(dims)) * columns)

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
 use crate::{book, helm, llama_cpp, python, root, run_command, target_folder, tests, tidy, verify, wheel};
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -22,7 +22,11 @@ const WITHOUT_TOOLS: &[Step] = &[
     ("core proof", || verify::run(true, false)),
 ];
 
-const WITH_TOOLS: &[Step] = &[("tests", tests::run), ("day with a GPU", rehearse), ("python package", wheel::test)];
+const WITH_TOOLS: &[Step] = &[("tests", tests::run)];
+
+/// Steps that need tools, and one processor each for most of their time: they run one after the other beside the tests, in processes of
+/// their own, and are printed when all have ended.
+const BESIDE: &[Step] = &[("day with a GPU", rehearse), ("python package", wheel::test)];
 
 /// Fetches the tools of tests: the Python environment, Helm (which renders the chart) and llama.cpp's source (whose
 /// vocabularies and chat templates tests read).
@@ -34,7 +38,7 @@ fn fetch_tools() -> Result<()> {
 
 /// Runs every step, or those that are named, even if one fails; the error names those that failed.
 pub fn run(names: &[String]) -> Result<()> {
-    let known: Vec<&str> = WITHOUT_TOOLS.iter().chain(WITH_TOOLS).map(|(name, _)| *name).collect();
+    let known: Vec<&str> = WITHOUT_TOOLS.iter().chain(WITH_TOOLS).chain(BESIDE).map(|(name, _)| *name).collect();
     let unknown = names.iter().find(|name| !known.contains(&name.as_str()));
     ensure!(
         unknown.is_none(),
@@ -44,34 +48,66 @@ pub fn run(names: &[String]) -> Result<()> {
     );
     let wanted = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.0);
     let start = Instant::now();
-    let mut failed = Vec::new();
-    let (mut passed, mut took) = (0, Vec::new());
-    let mut take = |name: &'static str, step: Box<dyn FnOnce() -> Result<()>>| {
-        println!("== {name}");
-        let begun = Instant::now();
-        match step() {
-            Ok(()) => passed += 1,
-            Err(error) => {
-                println!("== {name} failed: {error:#}");
-                failed.push(name);
-            }
-        }
-        took.push(format!("{name} {:.0} s", begun.elapsed().as_secs_f64()));
-    };
-    let fetching = WITH_TOOLS.iter().any(|step| wanted(&step)).then(|| thread::spawn(fetch_tools));
-    for (name, step) in WITHOUT_TOOLS.iter().filter(wanted) {
-        take(name, Box::new(step));
-    }
+    let mut outcomes = Vec::new();
+    let fetching = WITH_TOOLS.iter().chain(BESIDE).any(|step| wanted(&step)).then(|| thread::spawn(fetch_tools));
+    outcomes.extend(WITHOUT_TOOLS.iter().filter(wanted).map(|(name, step)| take(name, step)));
     if let Some(fetching) = fetching {
-        take("tools", Box::new(|| fetching.join().map_err(|_| anyhow!("fetching the tools ended without a reason"))?));
+        let fetched = || fetching.join().map_err(|_| anyhow!("fetching the tools ended without a reason"))?;
+        outcomes.push(take("tools", fetched));
     }
-    for (name, step) in WITH_TOOLS.iter().filter(wanted) {
-        take(name, Box::new(step));
+    let beside: Vec<Step> = BESIDE.iter().filter(wanted).copied().collect();
+    match WITH_TOOLS.iter().filter(wanted).collect::<Vec<_>>() {
+        none if none.is_empty() => outcomes.extend(beside.iter().map(|(name, step)| take(name, step))),
+        steps => {
+            // Asked before anything is built: a build may put another program in this one's place.
+            let own = std::env::current_exe().context("this program's own path")?;
+            let beside =
+                thread::spawn(move || beside.into_iter().map(|(name, _)| apart(&own, name)).collect::<Vec<_>>());
+            outcomes.extend(steps.into_iter().map(|(name, step)| take(name, step)));
+            let beside = beside.join().map_err(|_| anyhow!("the steps beside the tests ended without a reason"))?;
+            outcomes.extend(beside.into_iter().map(|(said, outcome)| {
+                println!("{said}");
+                outcome
+            }));
+        }
     }
+    let took: Vec<String> = outcomes.iter().map(|one| format!("{} {:.0} s", one.name, one.seconds)).collect();
+    let failed: Vec<&str> = outcomes.iter().filter(|one| !one.passed).map(|one| one.name).collect();
     println!("cargo xtask test took {:.0} s: {}", start.elapsed().as_secs_f64(), took.join(", "));
-    println!("{passed} passed, {} failed", failed.len());
+    println!("{} passed, {} failed", outcomes.len() - failed.len(), failed.len());
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+/// How a step went.
+struct Outcome {
+    name: &'static str,
+    seconds: f64,
+    passed: bool,
+}
+
+/// Runs a step here, and says what was wrong.
+fn take(name: &'static str, step: impl FnOnce() -> Result<()>) -> Outcome {
+    println!("== {name}");
+    let begun = Instant::now();
+    let result = step();
+    if let Err(error) = &result {
+        println!("== {name} failed: {error:#}");
+    }
+    Outcome { name, seconds: begun.elapsed().as_secs_f64(), passed: result.is_ok() }
+}
+
+/// Runs a step in a process of its own; what it said, and how it went.
+fn apart(own: &Path, name: &'static str) -> (String, Outcome) {
+    let begun = Instant::now();
+    let (said, passed) = match Command::new(own).args(["test", name]).output() {
+        Ok(ended) => {
+            let said = [&ended.stdout[..], &ended.stderr[..]].concat();
+            (String::from_utf8_lossy(&said).into_owned(), ended.status.success())
+        }
+        Err(error) => (format!("== {name} failed: {error}"), false),
+    };
+    (said, Outcome { name, seconds: begun.elapsed().as_secs_f64(), passed })
 }
 
 /// Rehearses the commands of a day with a GPU, on a driver that executes TTIR. Its times mean nothing, so the time limits are

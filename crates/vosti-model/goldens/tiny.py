@@ -108,6 +108,11 @@ CONFIGS = {
     "nemotron3": dict(NEMOTRON, hybrid_override_pattern="ME*ME", num_hidden_layers=5, n_routed_experts=10, num_experts_per_tok=2,
                       moe_intermediate_size=32, moe_shared_expert_intermediate_size=64, n_shared_experts=1, norm_topk_prob=True,
                       routed_scaling_factor=2.5, n_group=1, topk_group=1),
+    "falcon-h1": dict(PLAIN, model_type="falcon_h1", head_dim=32, tie_word_embeddings=False, mamba_d_ssm=96, mamba_n_heads=6,
+                      mamba_d_head=16, mamba_d_state=32, mamba_n_groups=2, mamba_d_conv=4, mamba_rms_norm=False,
+                      embedding_multiplier=1.5, lm_head_multiplier=0.7, key_multiplier=0.6,
+                      attention_in_multiplier=0.5, attention_out_multiplier=0.9, ssm_in_multiplier=2.0, ssm_out_multiplier=0.8,
+                      ssm_multipliers=[0.7, 0.5, 0.4, 0.6, 0.9], mlp_multipliers=[0.8, 0.7]),
     "ernie4_5": dict(PLAIN, model_type="ernie4_5", tie_word_embeddings=True, head_dim=16),
     "smollm3": dict(PLAIN, model_type="smollm3", num_hidden_layers=4, tie_word_embeddings=True),
     "llama": dict(SHARED, model_type="llama", num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -143,7 +148,7 @@ CONFIGS = {
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "lfm2-moe": 301, "qwen3_5": 936,
          "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
-         "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
+         "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "falcon-h1": 13, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
          "gemma4-e2b": 1033, "gemma4-e4b": 1034, "gemma4-shared": 1005}
 
 

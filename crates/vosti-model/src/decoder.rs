@@ -165,6 +165,8 @@ pub enum Mixer {
     DeltaRule(DeltaRule),
     /// A Mamba 2 layer: a state over time.
     Mamba(Mamba),
+    /// Attention and a Mamba 2 layer: both read the same norm, and the residual stream gets both outputs, Mamba's first.
+    Beside(Attention, Mamba),
     /// No such part.
     None,
 }
@@ -273,6 +275,8 @@ pub struct Mamba {
     pub head_dim: u32,
     /// Inputs of a channel that the convolution sees, the row's own included.
     pub taps: u32,
+    /// Whether the gated results have a norm.
+    pub normed: bool,
 }
 
 /// A perceptron: `down(activation(gate(x)) * up(x))`, or `down(activation(up(x)))` if its activation has no gate.
@@ -366,6 +370,27 @@ impl ExpertTensors {
     }
 }
 
+/// What elements of a matrix are multiplied by when it is loaded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "each is named as its matrix")]
+pub struct Scales {
+    pub query: f32,
+    pub key: f32,
+    pub value: f32,
+    pub output: f32,
+    /// The gate, values, keys, queries and steps of a Mamba 2 layer.
+    pub mamba: [f32; 5],
+    pub mamba_out: f32,
+    pub gate: f32,
+    pub down: f32,
+}
+
+impl Scales {
+    /// Matrices as the files have them.
+    pub const NONE: Scales =
+        Scales { query: 1.0, key: 1.0, value: 1.0, output: 1.0, mamba: [1.0; 5], mamba_out: 1.0, gate: 1.0, down: 1.0 };
+}
+
 /// The convention of the files' tensor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
@@ -379,6 +404,8 @@ pub enum Naming {
     SharedExpert,
     /// Hugging Face names of Mamba 2.
     Mamba2,
+    /// Hugging Face names of Falcon H1.
+    FalconH1,
     /// Hugging Face names of Nemotron H, whose layers have one part each.
     NemotronH,
     /// llama.cpp's names.
@@ -427,6 +454,8 @@ pub struct Decoder {
     pub norm_offset: f32,
     /// Whether the rows of Q and K are stored in llama.cpp's interleaved order.
     pub permuted: bool,
+    /// Factors of matrices. GGUF files have them multiplied in.
+    pub scales: Scales,
     /// The layers, first to last.
     pub layers: Vec<Layer>,
 }
@@ -448,6 +477,7 @@ impl Decoder {
             naming,
             norm_offset: 0.0,
             permuted: false,
+            scales: Scales::NONE,
             layers: vec![],
         }
     }
@@ -455,7 +485,7 @@ impl Decoder {
     /// The attention of layers that have one, first to last.
     pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
         self.layers.iter().filter_map(|layer| match &layer.mixer {
-            Mixer::Attention(attention) => Some(attention),
+            Mixer::Attention(attention) | Mixer::Beside(attention, _) => Some(attention),
             Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) | Mixer::None => None,
         })
     }
@@ -463,7 +493,7 @@ impl Decoder {
     /// As [`Decoder::attentions`], to change.
     pub fn attentions_mut(&mut self) -> impl Iterator<Item = &mut Attention> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
-            Mixer::Attention(attention) => Some(attention),
+            Mixer::Attention(attention) | Mixer::Beside(attention, _) => Some(attention),
             Mixer::ShortConv(_) | Mixer::DeltaRule(_) | Mixer::Mamba(_) | Mixer::None => None,
         })
     }

@@ -3,7 +3,9 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, QkNorm, ShortConv};
+use crate::decoder::{
+    Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, QkNorm, Scales, ShortConv,
+};
 use crate::error::{ModelError, Result};
 use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, MAMBAS, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
 
@@ -47,8 +49,15 @@ fn whole(d: &Decoder) -> Option<Wrong> {
         })
         .or_else(|| (!eps).then(|| ("rms_norm_eps", format!("is {}, not between 0 and 1", d.eps))))
         .or_else(|| not_positive("embedding_multiplier", d.embed_scale))
-        .or_else(|| not_positive("logits_scaling", d.logits_divisor.into()))
+        .or_else(|| not_positive("logits_scaling or lm_head_multiplier", d.logits_divisor.into()))
+        .or_else(|| scales(&d.scales))
         .or_else(|| capped("final_logit_softcapping", d.final_softcap))
+}
+
+fn scales(scales: &Scales) -> Option<Wrong> {
+    let Scales { query, key, value, output, mamba, mamba_out, gate, down } = *scales;
+    let all = [query, key, value, output, mamba_out, gate, down].into_iter().chain(mamba);
+    all.filter_map(|scale| not_positive("a multiplier of projections", scale.into())).next()
 }
 
 /// A soft cap is a positive number, or zero for none.
@@ -63,6 +72,7 @@ fn layer(i: usize, layer: &Layer, hidden: u32, head_max: u32) -> Option<Wrong> {
         Mixer::ShortConv(conv) => short_conv(hidden, *conv),
         Mixer::DeltaRule(rule) => delta_rule(i, rule),
         Mixer::Mamba(mamba) => self::mamba(i, mamba),
+        Mixer::Beside(attention, mamba) => self::attention(i, attention, head_max).or_else(|| self::mamba(i, mamba)),
         Mixer::None => None,
     };
     let gated = |gated: &Gated| outside("intermediate_size", gated.width, 1, 1 << 18);
@@ -122,7 +132,7 @@ fn delta_rule(i: usize, rule: &DeltaRule) -> Option<Wrong> {
 }
 
 fn mamba(i: usize, mamba: &Mamba) -> Option<Wrong> {
-    let Mamba { groups, members, state, head_dim, taps } = *mamba;
+    let Mamba { groups, members, state, head_dim, taps, .. } = *mamba;
     let why = format!("is {state} with heads of {head_dim} in layer {i}, and there are kernels for {MAMBAS:?}");
     let size = (!MAMBAS.contains(&(state, head_dim))).then_some(("mamba_d_state, state_size or ssm_state_size", why));
     size.or_else(|| outside("mamba_n_groups or n_groups", groups, 1, 1024))

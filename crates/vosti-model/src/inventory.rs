@@ -60,6 +60,7 @@ const TINY: &[(&str, &str)] = texts![
     "mamba2" in "../tests/tiny/mamba2/config.json",
     "nemotron-h" in "../tests/tiny/nemotron-h/config.json",
     "nemotron3" in "../tests/tiny/nemotron3/config.json",
+    "falcon-h1" in "../tests/tiny/falcon-h1/config.json",
 ];
 
 /// Models whose weights the tests fetch. They run in FP32 too, to compare with transformers.
@@ -84,8 +85,10 @@ pub(crate) const RULES: [u32; 2] = [32, 128];
 /// Inputs of a channel that its convolution sees, and that of a Mamba 2 layer.
 pub(crate) const RULE_TAPS: u32 = 4;
 
-/// Sizes of a Mamba 2 layer's states: numbers of a key and of a value. Published models have the last two.
-pub(crate) const MAMBAS: [(u32, u32); 3] = [(32, 16), (128, 32), (128, 64)];
+/// Sizes of a Mamba 2 layer's states: numbers of a key and of a value. Published models have the last four.
+pub(crate) const MAMBAS: [(u32, u32); 5] = [(32, 16), (128, 32), (128, 64), (256, 64), (256, 128)];
+/// The largest key of a state on a GPU: no GPU runs a layer with a state, and larger ones would not fit one.
+const STATE_MAX_GPU: i64 = 128;
 
 /// Numbers of a key and of a value of a delta rule's state that only tests of its kernel have.
 const STATE: (u32, u32) = (32, 16);
@@ -152,6 +155,7 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
         texts.retain(
             |text| !matches!(text.constants.get("TOPK"), Some(Const::Int(chosen)) if *chosen > CHOICES_MAX_GPU),
         );
+        texts.retain(|text| !matches!(text.constants.get("DK"), Some(Const::Int(size)) if *size > STATE_MAX_GPU));
         // Results of a state are in FP32 in front of a product in integers, and no GPU runs a layer with a state.
         texts.retain(|text| text.kernel != "gather" || text.act == Dtype::Bf16);
     }
@@ -215,7 +219,7 @@ fn with_rules(decoder: &Decoder, size: u32) -> Decoder {
 fn with_mambas(decoder: &Decoder, (state, head_dim): (u32, u32)) -> Decoder {
     let mut changed = decoder.clone();
     for layer in &mut changed.layers {
-        if let Mixer::Mamba(mamba) = &mut layer.mixer {
+        if let Mixer::Mamba(mamba) | Mixer::Beside(_, mamba) = &mut layer.mixer {
             (mamba.state, mamba.head_dim) = (state, head_dim);
         }
     }

@@ -136,6 +136,8 @@ pub struct MatrixPart {
     pub columns: Option<Turned>,
     /// Whether a tensor of plain numbers has the columns of each of its matrices as rows.
     pub transposed: bool,
+    /// What elements of a matrix are multiplied by, in f32, before they are rounded to its type.
+    pub scale: f32,
 }
 
 /// The order of a part's rows.
@@ -181,7 +183,12 @@ pub struct HeadRows {
 impl MatrixPart {
     /// All rows of a tensor, in its order.
     pub fn whole(tensor: String, rows: usize) -> Self {
-        Self { tensor, of: rows, first: 0, rows, order: Order::Stored, columns: None, transposed: false }
+        Self { tensor, of: rows, first: 0, rows, order: Order::Stored, columns: None, transposed: false, scale: 1.0 }
+    }
+
+    /// Whether a row of the part has the numbers of a row of the tensor: blocks do not outlive a change of columns or of numbers.
+    pub fn as_stored(&self) -> bool {
+        self.columns.is_none() && self.scale == 1.0
     }
 
     /// The tensor's row for row `row` of the part.

@@ -113,6 +113,11 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
             Slot::AttentionNorm => format!("layers.{layer}.norm.weight"),
             _ => hugging_face(slot, layer, post_norms).replace(".mamba.", ".mixer."),
         },
+        Naming::FalconH1 => match slot {
+            Slot::FinalNorm => "final_layernorm.weight".into(),
+            Slot::MlpNorm => format!("layers.{layer}.pre_ff_layernorm.weight"),
+            _ => hugging_face(slot, layer, post_norms).replace(".mlp.", ".feed_forward."),
+        },
         Naming::NemotronH => match slot {
             Slot::Embed => "embeddings.weight".into(),
             Slot::FinalNorm => "norm_f.weight".into(),

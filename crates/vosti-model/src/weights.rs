@@ -123,7 +123,7 @@ impl<'a> Weights<'a> {
         let (mut first, mut found) = (0, None);
         for part in parts {
             if rows.start < first + part.rows && first < rows.end {
-                let format = self.files.matrix(&part.tensor)?.format().filter(|_| part.columns.is_none());
+                let format = self.files.matrix(&part.tensor)?.format().filter(|_| part.as_stored());
                 if format.is_none() || found.is_some_and(|found| Some(found) != format) {
                     return Ok(None);
                 }
@@ -286,11 +286,14 @@ fn append_rows(matrix: &Matrix, part: &MatrixPart, columns: usize, rows: Range<u
         if let Some(turned) = part.columns {
             *row = (0..columns).map(|at| row[turned.stored(at)]).collect();
         }
+        if part.scale != 1.0 {
+            row.iter_mut().for_each(|element| *element *= part.scale);
+        }
     };
     for stored in rows.map(|i| part.stored(i)) {
         match data {
-            TensorData::Bf16(out) => match (matrix.bf16(stored), part.columns) {
-                (Some(bytes), None) => out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]))),
+            TensorData::Bf16(out) => match matrix.bf16(stored).filter(|_| part.as_stored()) {
+                Some(bytes) => out.extend(bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]))),
                 _ => {
                     expand(stored, &mut row);
                     out.extend(row.iter().map(|v| to_bf16(*v)));

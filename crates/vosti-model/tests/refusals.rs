@@ -91,6 +91,11 @@ fn factors_out_of_range_are_refused_by_their_field() {
         ("mamba2", "num_hidden_layers", json!(0)),
         ("mamba2", "state_size", json!(48)),
         ("nemotron-h", "mamba_num_heads", json!(2048)),
+        ("falcon-h1", "mamba_n_heads", json!(7)),
+        ("falcon-h1", "mamba_n_groups", json!(5)),
+        ("falcon-h1", "mamba_d_state", json!(48)),
+        ("falcon-h1", "ssm_multipliers", json!([1.0, 1.0])),
+        ("falcon-h1", "mlp_multipliers", json!("none")),
         ("nemotron-h", "mamba_head_dim", json!(-1)),
         ("nemotron-h", "n_groups", json!(4)),
         ("nemotron-h", "conv_kernel", json!(3)),
@@ -122,7 +127,7 @@ fn a_scaling_that_depends_on_a_requests_length_is_refused_with_the_reason() {
     assert!(error.contains("`rope_type` is `spiral`; supported are default"), "{error}");
 }
 
-/// Nemotron Nano 2 has heads of 80, Nemotron H 47B keys of 256.
+/// Nemotron Nano 2 has heads of 80.
 #[test]
 fn a_state_of_other_sizes_is_refused_with_those_that_have_kernels() {
     for (key, value, says) in [
@@ -161,6 +166,9 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("nemotron-h", "mlp_hidden_act", json!("silu")),
         ("nemotron-h", "time_step_limit", json!([0.0, 0.1])),
         ("nemotron3", "moe_latent_size", json!(32)),
+        ("falcon-h1", "projectors_bias", json!(true)),
+        ("falcon-h1", "mamba_rms_norm", json!(true)),
+        ("falcon-h1", "attention_bias", json!(true)),
         ("nemotron3", "n_group", json!(2)),
         ("granite4", "position_embedding_type", json!("alibi")),
     ] {

@@ -48,10 +48,11 @@ fn mixtures_of_experts_give_the_same_bits_whatever_else_happens() {
 }
 
 /// LFM2, with experts or without, has two layers with convolutions and one with attention, Qwen 3.5, Qwen 3 Next and Granite 4 H two
-/// with a state and one with attention, Mamba 2 only states, Nemotron 3 one part in each layer.
+/// with a state and one with attention, Mamba 2 only states, Nemotron 3 one part in each layer,
+/// Falcon H1 attention and a state in each.
 #[test]
 fn convolutions_and_states_give_the_same_bits_whatever_else_happens() {
-    for name in ["lfm2", "lfm2-moe", "qwen3_5-moe", "qwen3-next", "granite4-moe", "mamba2", "nemotron3"] {
+    for name in ["lfm2", "lfm2-moe", "qwen3_5-moe", "qwen3-next", "granite4-moe", "mamba2", "nemotron3", "falcon-h1"] {
         small(name);
     }
 }

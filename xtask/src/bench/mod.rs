@@ -31,8 +31,8 @@ pub struct Bench {
     /// Sequences that decode together
     #[arg(long, value_delimiter = ',', default_value = "1,4,8")]
     batch: Vec<usize>,
-    /// Models of the catalogue, or `random-1.7b`, `random-8b` and `random-30b-a3b`: Q4_K_M files of a Llama, or of Qwen 3's mixture, of that
-    /// size with random weights (`random-30b-a3b:12`: with 12 of its layers)
+    /// Models of the catalogue, or `random-1.7b`, `random-8b`, `random-30b-a3b` and `random-qwen3.5-4b`: Q4_K_M files of a Llama, of Qwen 3's
+    /// mixture or of Qwen 3.5, of that size with random weights (`random-30b-a3b:12`: with 12 of its layers)
     #[arg(long, value_delimiter = ',', default_value = "smollm2-135m,gemma3-270m,random-1.7b")]
     model: Vec<String>,
     /// `file`: both engines on the file, and llama.cpp on its Q4_0; `bf16`: both engines on the same weights in BF16
@@ -132,9 +132,14 @@ impl Engines {
             Some(shape) if shape == "1.7b" || shape.starts_with("30b-a3b") => {
                 self.peer.random(shape, &pull(&self.vosti, "smollm2-135m")?)
             }
+            Some(shape) if shape.starts_with("qwen3.5-4b") => {
+                self.peer.random(shape, &llama_cpp::source()?.join("models/ggml-vocab-qwen35.gguf"))
+            }
             Some("8b") => self.peer.random("8b", &llama_cpp::source()?.join("models/ggml-vocab-llama-bpe.gguf")),
             Some(_) => {
-                bail!("{name} is not a model of this benchmark; it has random-1.7b, random-8b and random-30b-a3b")
+                bail!(
+                    "{name} is not a model of this benchmark; it has random-1.7b, random-8b, random-30b-a3b and random-qwen3.5-4b"
+                )
             }
             None => pull(&self.vosti, name),
         }

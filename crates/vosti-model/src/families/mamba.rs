@@ -19,10 +19,15 @@ pub(super) struct Keys {
     pub conv_bias: &'static str,
 }
 
-/// Reads a `config.json` whose heads are even parts of all values.
+/// Reads a `config.json` whose heads are even parts of all values, which are some times the residual stream's.
 pub(super) fn read_config(fields: &Fields, family: &'static str, keys: &Keys) -> Result<Mamba> {
-    let heads = fields.u32_or(keys.heads.0, keys.heads.1)?;
     let inner = fields.u32("hidden_size")?.saturating_mul(fields.u32_or(keys.expand.0, keys.expand.1)?);
+    read_parts(fields, family, keys, inner)
+}
+
+/// Reads a `config.json` whose heads are even parts of `inner` values.
+pub(super) fn read_parts(fields: &Fields, family: &'static str, keys: &Keys, inner: u32) -> Result<Mamba> {
+    let heads = fields.u32_or(keys.heads.0, keys.heads.1)?;
     let size = even(inner, heads)
         .ok_or_else(|| fields.bad(keys.heads.0, format!("is {heads}, not a divisor of {inner} values")))?;
     let given = match fields.str_opt(keys.size) {
@@ -54,6 +59,7 @@ pub(super) fn read_sized(fields: &Fields, family: &'static str, keys: &Keys, hea
         state: number(keys.state)?,
         head_dim,
         taps: number(keys.taps)?,
+        normed: true,
     })
 }
 
@@ -69,6 +75,7 @@ pub(super) fn read_gguf(metadata: &Metadata, architecture: &str) -> Result<Mamba
         state: metadata.u32(&key("state_size"))?,
         head_dim: even(inner, heads).ok_or_else(uneven_values)?,
         taps: metadata.u32(&key("conv_kernel"))?,
+        normed: true,
     })
 }
 

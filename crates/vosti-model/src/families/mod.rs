@@ -5,6 +5,7 @@
 
 mod ernie4_5;
 mod experts;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gemma4;
@@ -56,7 +57,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 26] = [
+pub static FAMILIES: [Family; 27] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -83,6 +84,7 @@ pub static FAMILIES: [Family; 26] = [
     mamba2::FAMILY,
     nemotron_h::FAMILY,
     nemotron_h::MIXTURE,
+    falcon_h1::FAMILY,
 ];
 
 /// The family with this `model_type`.

@@ -119,7 +119,7 @@ impl Builder<'_> {
         let part = |(slot, (first, rows, order)): (Slot, (usize, usize, Order))| {
             let (tensor, of) = if attention.fused_qkv { (Slot::Qkv, q + 2 * kv) } else { (slot, rows) };
             let first = if attention.fused_qkv { first } else { 0 };
-            MatrixPart { first, rows, order, ..MatrixPart::whole(self.tensor(tensor, index), of) }
+            MatrixPart { first, rows, order, ..self.rows(tensor, index, of as u32) }
         };
         let mut parts: Vec<MatrixPart> = slots.into_iter().zip(places).take(count).map(part).collect();
         if attention.output_gate {

@@ -51,11 +51,11 @@ impl Builder<'_> {
         let plain = self.enter(index, &MIXER, stream, &Factor::of_activations())?;
         self.held.push(plain);
         let [z, xbc, steps] = self.mamba_parts(index, mamba);
-        let steps = self.exact_product(&format!("layers.{index}.mamba_dt"), vec![steps], plain)?;
+        let steps = self.exact_product(&format!("layers.{index}.mamba_dt"), steps, plain)?;
         self.held.push(steps);
-        let z = self.product_beside(index, ("mamba_z", vec![z]), (stream, plain))?;
+        let z = self.product_beside(index, ("mamba_z", z), (stream, plain))?;
         self.held.push(z);
-        let xbc = self.product_beside(index, ("mamba_xbc", vec![xbc]), (stream, plain))?;
+        let xbc = self.product_beside(index, ("mamba_xbc", xbc), (stream, plain))?;
         let conv = Convolution {
             kernels: ["store_conv", "conv_silu_bias"],
             taps: mamba.taps,
@@ -70,20 +70,29 @@ impl Builder<'_> {
         let results = self.recur(&state, vec![k, x, g, dt], q)?;
         let output = vec![self.rows(Slot::MambaOut, index, self.decoder.hidden)];
         let projection = self.factor(&format!("layers.{index}.mamba_out"), output, mamba.values());
-        let buffer = self.mamba_norm(index, mamba, [results, x, z], &projection)?;
+        let gated = self.mamba_gated(index, mamba, [results, x, z])?;
+        let buffer = if mamba.normed { self.mamba_norm(index, mamba, gated, &projection)? } else { gated };
         self.held.clear();
         Ok(Output { buffer, width: mamba.values(), projection })
     }
 
     /// The gate's rows of the layer's matrix, those of what goes through the convolution, and those of the steps.
-    fn mamba_parts(&self, index: usize, mamba: &Mamba) -> [MatrixPart; 3] {
-        let widths = [mamba.values(), mamba.channels(), mamba.heads()];
-        let whole = self.rows(Slot::MambaIn, index, widths.iter().sum());
+    fn mamba_parts(&self, index: usize, mamba: &Mamba) -> [Vec<MatrixPart>; 3] {
+        let [z, x, k, q, steps] = self.decoder.scales.mamba;
+        let (values, keys) = (mamba.values(), mamba.keys());
+        let through = match x == k && k == q {
+            true => vec![(mamba.channels(), x)],
+            false => vec![(values, x), (keys, k), (keys, q)],
+        };
+        let whole = self.rows(Slot::MambaIn, index, values + mamba.channels() + mamba.heads());
         let mut first = 0;
-        widths.map(|width| {
-            let part = MatrixPart { first, rows: width as usize, ..whole.clone() };
-            first += part.rows;
-            part
+        [vec![(values, z)], through, vec![(mamba.heads(), steps)]].map(|ranges| {
+            let part = |(width, scale): (u32, f32)| {
+                let part = MatrixPart { first, rows: width as usize, scale, ..whole.clone() };
+                first += part.rows;
+                part
+            };
+            ranges.into_iter().map(part).collect()
         })
     }
 
@@ -110,21 +119,19 @@ impl Builder<'_> {
         Ok(Inputs { q, k, x, g, dt })
     }
 
-    /// Emits the skip of the values and the gate of the results, and their norm in the type that the projection reads.
-    fn mamba_norm(
-        &mut self,
-        index: usize,
-        mamba: &Mamba,
-        [results, x, z]: [u32; 3],
-        projection: &Factor,
-    ) -> Result<u32> {
+    /// Emits the skip of the values and the gate of the results, in FP32.
+    fn mamba_gated(&mut self, index: usize, mamba: &Mamba, [results, x, z]: [u32; 3]) -> Result<u32> {
         let skip = vec![self.rows(Slot::MambaSkip, index, mamba.heads())];
         let skip = self.vector("skip", &format!("layers.{index}.skip"), skip, 0.0, 1.0);
         let dims = [("HEADS", int(mamba.heads())), ("D", int(mamba.head_dim))];
         let k = self.bind("skip_gated", &dims, vec![skip])?;
         let gated = self.scratch_as(mamba.values(), Dtype::F32, &[results, x, z]);
         self.push_rowwise(k, vec![results, x, z], vec![gated]);
+        Ok(gated)
+    }
 
+    /// Emits the norm of gated results in the type that the projection reads.
+    fn mamba_norm(&mut self, index: usize, mamba: &Mamba, gated: u32, projection: &Factor) -> Result<u32> {
         let part = vec![self.rows(Slot::MambaNorm, index, mamba.values())];
         let weight = self.vector("w", &format!("layers.{index}.mamba_norm"), part, 0.0, 1.0);
         let dims = [

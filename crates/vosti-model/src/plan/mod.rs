@@ -234,28 +234,37 @@ impl Builder<'_> {
     fn layer(&mut self, index: usize, stream: &mut [u32; STREAM]) -> Result<()> {
         let d = self.decoder;
         let layer = &d.layers[index];
-        let mixed = match &layer.mixer {
+        let mut mixed = match &layer.mixer {
             Mixer::Attention(attention) => {
                 let qkv = self.qkv_factor(index, attention);
                 let input = self.enter(index, &MIXER, stream[0], &qkv)?;
-                Some(self.attention(index, attention, (input, qkv))?)
+                vec![self.attention(index, attention, (input, qkv))?]
             }
             Mixer::ShortConv(conv) => {
                 let fused = self.conv_factor(index);
                 let input = self.enter(index, &MIXER, stream[0], &fused)?;
-                Some(self.short_conv(index, *conv, (input, fused))?)
+                vec![self.short_conv(index, *conv, (input, fused))?]
             }
-            Mixer::DeltaRule(rule) => Some(self.delta_rule(index, rule, stream[0])?),
-            Mixer::Mamba(mamba) => Some(self.mamba(index, mamba, stream[0])?),
-            Mixer::None => None,
+            Mixer::DeltaRule(rule) => vec![self.delta_rule(index, rule, stream[0])?],
+            Mixer::Mamba(mamba) => vec![self.mamba(index, mamba, stream[0])?],
+            Mixer::Beside(attention, mamba) => {
+                let qkv = self.qkv_factor(index, attention);
+                let input = self.enter(index, &MIXER, stream[0], &qkv)?;
+                let attended = self.attention(index, attention, (input, qkv))?;
+                self.held.push(attended.buffer);
+                vec![self.mamba(index, mamba, stream[0])?, attended]
+            }
+            Mixer::None => vec![],
         };
-        if let Some(mut mixed) = mixed {
-            if d.layers[index + 1..].iter().all(|later| later.mixer == Mixer::None) {
-                mixed.buffer = self.choose((mixed.buffer, mixed.width), stream)?;
-            }
-            self.join(index, &MIXER, mixed, *stream, None)?;
+        if !mixed.is_empty() && d.layers[index + 1..].iter().all(|later| later.mixer == Mixer::None) {
+            self.choose(&mut mixed, stream)?;
+        }
+        self.held.extend(mixed.iter().skip(1).map(|output| output.buffer));
+        for output in mixed {
+            self.join(index, &MIXER, output, *stream, None)?;
             stream.swap(0, 1);
         }
+        self.held.clear();
         if matches!(&layer.mixer, Mixer::Attention(attention) if attention.output_bias) {
             self.output_bias(index, *stream)?;
             stream.swap(0, 1);
@@ -297,18 +306,20 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Copies the rows of `x`, of the stream and of the layers' inputs that feed logits; the next ops compute only these. Returns the copy
-    /// of `x`.
-    fn choose(&mut self, (x, width): (u32, u32), stream: &mut [u32; STREAM]) -> Result<u32> {
+    /// Copies the rows of a mixer's outputs, of the stream and of the layers' inputs that feed logits; the next ops compute only these.
+    fn choose(&mut self, mixed: &mut [Output], stream: &mut [u32; STREAM]) -> Result<()> {
         let hidden = self.decoder.hidden;
         self.rows = RowSet::Selected;
         let chosen = [0; STREAM].map(|_: u32| self.buffer(hidden, Dtype::F32, RowSet::Selected));
-        let out = self.fresh(width, self.dtype(x));
-        let k = self.bind_as("gather", self.dtype(x), &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
-        self.push_rowwise(k, vec![x, stream[0]], vec![out, chosen[0]]);
+        // With a second output comes a second copy of the stream, which nothing reads.
+        for (output, copy) in mixed.iter_mut().zip(chosen) {
+            let Output { buffer: x, width, .. } = *output;
+            output.buffer = self.fresh(width, self.dtype(x));
+            let k = self.bind_as("gather", self.dtype(x), &[("K", int(width)), ("H", int(hidden))], Vec::new())?;
+            self.push_rowwise(k, vec![x, stream[0]], vec![output.buffer, copy]);
+        }
         *stream = chosen;
-        self.choose_per_layer()?;
-        Ok(out)
+        self.choose_per_layer()
     }
 
     /// The input of a part: the norm of the residual stream, or the stream itself, in the type that the part's first product reads.
@@ -464,7 +475,18 @@ impl Builder<'_> {
 
     /// All rows of a tensor.
     fn rows(&self, slot: Slot, index: usize, rows: u32) -> MatrixPart {
-        MatrixPart::whole(self.tensor(slot, index), rows as usize)
+        let scales = &self.decoder.scales;
+        let scale = match slot {
+            Slot::Query => scales.query,
+            Slot::Key => scales.key,
+            Slot::Value => scales.value,
+            Slot::Output => scales.output,
+            Slot::MambaOut => scales.mamba_out,
+            Slot::Gate => scales.gate,
+            Slot::Down => scales.down,
+            _ => 1.0,
+        };
+        MatrixPart { scale, ..MatrixPart::whole(self.tensor(slot, index), rows as usize) }
     }
 
     /// Adds a weight for a kernel's parameter of this name; returns the weight's name.

@@ -64,8 +64,7 @@ impl Builder<'_> {
         if self.target.arithmetic == Arithmetic::Bf16 {
             return None;
         }
-        // Columns that change places are in other blocks then.
-        let format = |part: &MatrixPart| (self.formats)(&part.tensor).filter(|_| part.columns.is_none());
+        let format = |part: &MatrixPart| (self.formats)(&part.tensor).filter(|_| part.as_stored());
         let formats = parts.iter().map(format).collect::<Option<Vec<&Format>>>()?;
         let one = formats.iter().all(|format| *format == formats[0]);
         let cut = parts.iter().all(|part| part.rows.is_multiple_of(STACKED));

@@ -117,6 +117,7 @@ fn architecture(config: &Value) -> &str {
         "qwen3_5_moe" => "qwen35moe",
         "qwen3_next" => "qwen3next",
         "gpt_oss" => "gpt-oss",
+        "falcon_h1" => "falcon-h1",
         "lfm2_moe" => "lfm2moe",
         "nemotron_h" if config["n_routed_experts"].is_u64() => "nemotron_h_moe",
         same => same,
@@ -161,8 +162,7 @@ fn write_values(w: &mut Writer, config: &Value) {
             let width = if mixes(config) { "intermediate_size" } else { "shared_intermediate_size" };
             w.int(&key("feed_forward_length"), int(width));
             w.value(&key("rope.scaling.finetuned"), 7, &[0]);
-            let names = ["mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_head"];
-            mamba::sizes(w, names.map(int), &key);
+            mamba::sizes(w, mamba::NAMES.map(int), &key);
         }
         "lfm2" => {
             write_kv_heads(w, config, "conv", &key);
@@ -185,6 +185,9 @@ fn write_values(w: &mut Writer, config: &Value) {
             width.into_iter().for_each(|width| w.int(&key("feed_forward_length"), width));
             if let Some(d) = config["head_dim"].as_u64() {
                 w.int(&key("attention.key_length"), d);
+            }
+            if kind == "falcon_h1" {
+                mamba::sizes(w, mamba::NAMES.map(int), &key);
             }
         }
     }
@@ -280,8 +283,11 @@ fn write_scaling(w: &mut Writer, config: &Value, key: &dyn Fn(&str) -> String) {
     }
 }
 
-/// Granite's multipliers, Gemma 2's cap of scores, OLMo 3's windows.
+/// Granite's multipliers, Gemma 2's cap of scores, OLMo 3's windows. Falcon's multipliers are in its matrices.
 fn write_factors(w: &mut Writer, config: &Value, key: &dyn Fn(&str) -> String) {
+    if config["model_type"] == "falcon_h1" {
+        return;
+    }
     for (field, name) in [
         ("embedding_multiplier", "embedding_scale"),
         ("attention_multiplier", "attention.scale"),
@@ -327,7 +333,7 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     let name = name.strip_prefix("model.").or_else(|| name.strip_prefix("backbone.")).unwrap_or(name);
     match name {
         "embed_tokens.weight" | "embeddings.weight" => return "token_embd.weight".into(),
-        "norm.weight" | "norm_f.weight" => return "output_norm.weight".into(),
+        "norm.weight" | "norm_f.weight" | "final_layernorm.weight" => return "output_norm.weight".into(),
         "embedding_norm.weight" => return "token_embd_norm.weight".into(),
         "lm_head.weight" => return "output.weight".into(),
         "embed_tokens_per_layer.weight" => return "per_layer_token_embd.weight".into(),
@@ -368,7 +374,7 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
         "self_attn.q_norm" => "attn_q_norm",
         "self_attn.k_norm" => "attn_k_norm",
         "post_attention_layernorm" if sandwich => "post_attention_norm",
-        "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
+        "post_attention_layernorm" | "pre_feedforward_layernorm" | "pre_ff_layernorm" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",
         "pre_feedforward_layernorm_2" => "pre_ffw_norm_2",
         "post_feedforward_layernorm_1" => "post_ffw_norm_1",
@@ -381,9 +387,9 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
             "ffn_gate_inp"
         }
         "block_sparse_moe.output_linear" | "mlp.experts.down_proj" => "ffn_down_exps",
-        "mlp.gate_proj" => "ffn_gate",
-        "mlp.up_proj" | "mamba.up_proj" => "ffn_up",
-        "mlp.down_proj" | "mamba.down_proj" => "ffn_down",
+        "mlp.gate_proj" | "feed_forward.gate_proj" => "ffn_gate",
+        "mlp.up_proj" | "mamba.up_proj" | "feed_forward.up_proj" => "ffn_up",
+        "mlp.down_proj" | "mamba.down_proj" | "feed_forward.down_proj" => "ffn_down",
         "mlp.shared_experts.gate_proj" | "mlp.shared_expert.gate_proj" => "ffn_gate_shexp",
         "mlp.shared_experts.up_proj" | "mlp.shared_expert.up_proj" | "mamba.shared_experts.up_proj" => "ffn_up_shexp",
         "mlp.shared_experts.down_proj" | "mlp.shared_expert.down_proj" | "mamba.shared_experts.down_proj" => {
@@ -532,6 +538,9 @@ pub fn write(folder: &Path, config: &Value, blocks: bool) -> Vec<u8> {
         }
         if name.ends_with("mamba.A_log") || name.ends_with("mixer.A_log") {
             values.iter_mut().for_each(|v| *v = -libm::expf(*v));
+        }
+        if kind == "falcon_h1" {
+            mamba::scale(name, &mut values, view.shape(), config);
         }
         if let Some((stack, expert)) = expert_of(name) {
             experts.entry(stack).or_default().push((expert, view.shape().to_vec(), values));

@@ -15,6 +15,39 @@ pub(super) fn mamba2(w: &mut Writer, config: &Value) {
     sizes(w, names.map(int), &|name| format!("mamba2.{name}"));
 }
 
+/// What Granite 4 and Falcon H1 call the sizes of a Mamba 2 layer.
+pub(super) const NAMES: [&str; 5] =
+    ["mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_head"];
+
+/// Multiplies a tensor of Falcon H1 by its factors, as llama.cpp's converter does.
+pub(super) fn scale(name: &str, values: &mut [f32], shape: &[usize], config: &Value) {
+    let of = |key: &str| config[key].as_f64().unwrap_or(1.0) as f32;
+    let each = |key: &str, i: usize| config[key][i].as_f64().unwrap() as f32;
+    let part = name.trim_end_matches(".weight").rsplit_once('.').map_or(name, |(_, part)| part);
+    let factors = match part {
+        "down_proj" => [each("mlp_multipliers", 1), 1.0],
+        "gate_proj" => [each("mlp_multipliers", 0), 1.0],
+        "k_proj" => [of("key_multiplier"), of("attention_in_multiplier")],
+        "q_proj" | "v_proj" => [of("attention_in_multiplier"), 1.0],
+        "o_proj" => [of("attention_out_multiplier"), 1.0],
+        "out_proj" => [of("ssm_out_multiplier"), 1.0],
+        "in_proj" => [of("ssm_in_multiplier"), 1.0],
+        "lm_head" => [of("lm_head_multiplier"), 1.0],
+        "embed_tokens" => [of("embedding_multiplier"), 1.0],
+        _ => [1.0, 1.0],
+    };
+    values.iter_mut().for_each(|value| *value = *value * factors[0] * factors[1]);
+    if part == "in_proj" {
+        let int = |key: &str| config[key].as_u64().unwrap() as usize;
+        let (inner, keys) = (int("mamba_d_ssm"), int("mamba_n_groups") * int("mamba_d_state"));
+        let parts = [inner, inner, keys, keys, int("mamba_n_heads")];
+        let factor = parts.into_iter().enumerate().flat_map(|(i, rows)| vec![each("ssm_multipliers", i); rows]);
+        for (row, factor) in values.chunks_mut(shape[1]).zip(factor) {
+            row.iter_mut().for_each(|value| *value *= factor);
+        }
+    }
+}
+
 /// The sizes of a Mamba 2 layer.
 pub(super) fn sizes(w: &mut Writer, [taps, state, groups, heads, size]: [u64; 5], key: &dyn Fn(&str) -> String) {
     w.int(&key("ssm.conv_kernel"), taps);

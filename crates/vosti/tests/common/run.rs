@@ -12,7 +12,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 37] = [
+pub const TINY: [&str; 38] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -49,6 +49,7 @@ pub const TINY: [&str; 37] = [
     "mamba2",        // Mamba 2 in every layer, no perceptron
     "nemotron-h",    // Mamba 2, attention or a perceptron without a gate in each layer
     "nemotron3",     // the same with experts without a gate beside such a perceptron
+    "falcon-h1",     // attention and Mamba 2 beside each other, factors of projections
     "ernie4_5",      // pairs that rotate are neighbours in the files
 ];
 
