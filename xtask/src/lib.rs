@@ -1,5 +1,6 @@
 //! What every developer command needs: the repository's folders, other programs, and a Python with the tools.
 
+pub mod packages;
 pub mod python;
 
 use std::path::{Path, PathBuf};

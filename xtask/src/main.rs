@@ -16,7 +16,7 @@ mod wheel;
 use clap::{Parser, Subcommand};
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
-use xtask::{python, root, run_command, target_folder};
+use xtask::{packages, python, root, run_command, target_folder};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer commands", disable_help_subcommand = true)]

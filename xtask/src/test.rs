@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{book, helm, llama_cpp, python, root, run_command, target_folder, tests, tidy, verify, wheel};
+use crate::{book, helm, llama_cpp, packages, python, root, run_command, target_folder, tests, tidy, verify, wheel};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -28,12 +28,13 @@ const WITH_TOOLS: &[Step] = &[("tests", tests::run)];
 /// their own, and are printed when all have ended.
 const BESIDE: &[Step] = &[("day with a GPU", rehearse), ("python package", wheel::test)];
 
-/// Fetches the tools of tests: the Python environment, Helm (which renders the chart) and llama.cpp's source (whose
-/// vocabularies and chat templates tests read).
+/// Fetches the tools of tests: the Python environment, Helm (which renders the chart), llama.cpp's source (whose
+/// vocabularies and chat templates tests read), and the packages whose kernels are audited.
 fn fetch_tools() -> Result<()> {
     python::interpreter()?;
     helm::program()?;
-    llama_cpp::source().map(drop)
+    llama_cpp::source()?;
+    packages::sources().map(drop)
 }
 
 /// Runs every step, or those that are named, even if one fails; the error names those that failed.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 /// The programs that take the longest: they begin first, so that none of them is alone at the end.
-const LONG: [&str; 12] = [
+const LONG: [&str; 13] = [
     "check_quick",
     "interpreter_equals_numpy",
     "serve_malformed",
@@ -25,6 +25,7 @@ const LONG: [&str; 12] = [
     "goldens",
     "same_bits_as_the_cpu",
     "serve_openai",
+    "xtask-kernels",
 ];
 /// How many programs run at a time at most. Each has as many threads as there are processors.
 const AT_A_TIME: usize = 4;

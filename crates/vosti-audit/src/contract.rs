@@ -41,6 +41,8 @@ pub(crate) struct Written {
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub function: String,
+    /// The line of its table's head.
+    line: usize,
     pub written: Written,
 }
 
@@ -58,15 +60,20 @@ pub(crate) type Constants = BTreeMap<String, toml::Value>;
 
 /// Reads a file of contracts. An error names its line.
 pub(crate) fn read(path: &str, text: &str) -> Result<Vec<Claim>, AuditError> {
-    let tables: BTreeMap<String, Written> = toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count());
-        AuditError::Contract { path: path.to_string(), line: at + 1, why: error.message().to_string() }
+    let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let tables: BTreeMap<toml::Spanned<String>, Written> = toml::from_str(text).map_err(|error| {
+        let line = line(error.span().map_or(0, |span| span.start));
+        AuditError::Contract { path: path.to_string(), line, why: error.message().replace('\n', " ") }
     })?;
     if tables.is_empty() {
         let why = "it has no table: write `[FUNCTION]` and below it the contract".to_string();
         return Err(AuditError::Contract { path: path.to_string(), line: 1, why });
     }
-    Ok(tables.into_iter().map(|(function, written)| Claim { function, written }).collect())
+    let claim = |(name, written): (toml::Spanned<String>, Written)| {
+        let line = line(name.span().start);
+        Claim { function: name.into_inner(), line, written }
+    };
+    Ok(tables.into_iter().map(claim).collect())
 }
 
 /// Reads `BLOCK=1024,num_warps=4`.
@@ -87,6 +94,11 @@ pub(crate) fn launch(text: &str) -> Result<Constants, String> {
 }
 
 impl Claim {
+    /// The contract does not fit its kernel, or itself; `path` is of the contract's file.
+    pub fn wrong(&self, path: &str, why: String) -> AuditError {
+        AuditError::Claim { path: path.to_string(), line: self.line, function: self.function.clone(), why }
+    }
+
     /// The constants of each launch, with the launch as it is written; those of `given`, or of the file if that is empty.
     pub fn launches(&self, given: &[String]) -> Result<Vec<(String, Constants)>, String> {
         let listed = if given.is_empty() { &self.written.launches } else { given };
@@ -140,11 +152,7 @@ impl Claim {
 
     /// Integer parameters that are products of constants which 16 divides.
     pub fn divisible(&self, constants: &Constants) -> Vec<String> {
-        let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
-        let divided = |role: &str| {
-            let text = role.trim().strip_prefix('=')?;
-            Some(vosti_contract::expr::eval(text.trim(), &lookup).ok()? % 16 == 0)
-        };
+        let divided = |role: &str| Some(known(role.trim().strip_prefix('=')?, constants)? % 16 == 0);
         let all = self.written.params.iter().filter(|(_, role)| divided(role) == Some(true));
         all.map(|(name, _)| name.clone()).collect()
     }
@@ -190,19 +198,15 @@ impl Claim {
     /// An axis that numbers the tiles of two counts: `cdiv(rows, BM) * cdiv(N, BN)`, or these `in turn`.
     fn tiles(&self, text: &str, constants: &Constants) -> Result<Option<([Counted; 2], Turn)>, String> {
         let (all, turn) = in_turn(text);
-        let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
-        let value = |text: &str| vosti_contract::expr::eval(text, &lookup).ok();
         let Some((outer, inner)) = all.split_once(" * ") else { return Ok(None) };
         // Those that are constants need no axis of their own.
-        if turn.is_none() && (value(outer).is_some() || value(inner).is_some()) {
+        if turn.is_none() && (known(outer, constants).is_some() || known(inner, constants).is_some()) {
             return Ok(None);
         }
         let turn = match turn {
             None => Turn::No,
             Some("") => Turn::ByPrograms,
-            Some(by) => Turn::By(
-                value(by).filter(|n| (1..=1 << 20).contains(n)).ok_or(format!("`{by}` is no number of programs"))?,
-            ),
+            Some(by) => Turn::By(number(by, constants).ok_or(format!("`{by}` is no number of programs"))?),
         };
         let counted = |text: &str| {
             self.counted(text.trim(), constants).ok_or(format!(
@@ -213,17 +217,15 @@ impl Claim {
     }
 
     fn counted(&self, text: &str, constants: &Constants) -> Option<Counted> {
-        let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
-        let value = |text: &str| vosti_contract::expr::eval(text, &lookup).ok().filter(|n| (1..=1 << 20).contains(n));
         let (of, by) = match text.strip_prefix("cdiv(") {
             Some(rest) => {
                 let (of, by) = rest.strip_suffix(')')?.split_once(',')?;
-                (of.trim(), value(by)?)
+                (of.trim(), number(by, constants)?)
             }
             None => (text, 1),
         };
         let rows = of == "rows";
-        let (of, most) = match (of, value(of)) {
+        let (of, most) = match (of, number(of, constants)) {
             ("rows", _) => (self.rows().map_or(Of::Unknown, Of::Parameter), ROWS_MOST),
             (_, Some(n)) => (Of::Number(n), n),
             _ => match Number::parse(of, self.written.params.get(of)?)?.ok()?.kind {
@@ -246,8 +248,7 @@ impl Claim {
         let NumberKind::Dimension { lo, hi } = Number::parse(name, role)?.ok()?.kind else { return None };
         let most = self.written.conditions.iter().filter_map(|text| {
             let (left, right) = text.split_once("<=")?;
-            let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
-            (left.trim() == name).then(|| vosti_contract::expr::eval(right.trim(), &lookup).ok())?
+            (left.trim() == name).then(|| known(right, constants))?
         });
         let hi = most.min().filter(|most| (lo + 1..hi).contains(most))?;
         Some(format!("dim {lo}..{hi}"))
@@ -428,6 +429,17 @@ fn vocabulary(params: &BTreeMap<String, String>) -> Option<&'static str> {
     params.values().any(|role| role == "tokens").then_some("V")
 }
 
+/// The value of an expression of constants.
+fn known(text: &str, constants: &Constants) -> Option<i64> {
+    let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
+    vosti_contract::expr::eval(text.trim(), &lookup).ok()
+}
+
+/// Of one that is a number of rows, programs or tiles.
+fn number(text: &str, constants: &Constants) -> Option<i64> {
+    known(text, constants).filter(|n| (1..=1 << 20).contains(n))
+}
+
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
@@ -458,21 +470,17 @@ fn programs(text: &str, constants: &Constants) -> Result<Option<Programs>, Strin
     if text == "rows in turn" {
         return Ok(Some(Programs::InTurn));
     }
-    let value = |text: &str| {
-        let lookup = |name: &str| constants.get(name).and_then(toml::Value::as_integer);
-        vosti_contract::expr::eval(text, &lookup).ok().filter(|n| (1..=1 << 20).contains(n))
-    };
     let read = || {
         let (over, rest) = match text.strip_prefix("cdiv(rows") {
             Some(inner) => {
                 let (over, rest) = inner.trim_start().strip_prefix(',')?.split_once(')')?;
-                (value(over)?, rest)
+                (number(over, constants)?, rest)
             }
             None => (1, text.strip_prefix("rows")?),
         };
         let times = match rest.trim() {
             "" => 1,
-            rest => value(rest.strip_prefix('*')?)?,
+            rest => number(rest.strip_prefix('*')?, constants)?,
         };
         Some(Programs::Exactly { over, times })
     };

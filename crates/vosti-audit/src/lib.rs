@@ -74,19 +74,14 @@ struct Work<'c> {
 /// Renders, proves and refutes. `python` finds an interpreter with Triton; it is asked after the files of the request are read.
 pub fn audit<E: From<AuditError>>(request: &Request, python: impl FnOnce() -> Result<PathBuf, E>) -> Result<Audit, E> {
     let path = request.path.display().to_string();
-    let source = std::fs::read_to_string(&request.path).map_err(|error| AuditError::Read {
-        path: path.clone(),
-        error,
-        hint: "",
-    })?;
+    let source = error::text_of(&request.path, "")?;
     let beside = request.contracts().display().to_string();
     let hint = "; a kernel's contract is a table `[FUNCTION]` of this file (docs/verify-your-kernel.md)";
-    let text =
-        std::fs::read_to_string(&beside).map_err(|error| AuditError::Read { path: beside.clone(), error, hint })?;
+    let text = error::text_of(&request.contracts(), hint)?;
     let claims = chosen(contract::read(&beside, &text)?, request, &beside)?;
     let mut asked = vec![];
     for claim in &claims {
-        let wrong = |why| AuditError::Claim { path: beside.clone(), function: claim.function.clone(), why };
+        let wrong = |why| claim.wrong(&beside, why);
         for (launch, constants) in claim.launches(&request.launches).map_err(wrong)? {
             let rendering = rendering(claim, &constants).map_err(wrong)?;
             asked.push((claim, launch, constants, rendering));
@@ -104,7 +99,7 @@ pub fn audit<E: From<AuditError>>(request: &Request, python: impl FnOnce() -> Re
     }
     let mut made: Vec<Work> = vec![];
     for ((claim, launch, constants, _), choices) in asked.iter().zip(rendered.texts) {
-        let wrong = |why| AuditError::Claim { path: beside.clone(), function: claim.function.clone(), why };
+        let wrong = |why| claim.wrong(&beside, why);
         let misfit = |no: NoText| AuditError::Python { path: path.clone(), line: no.line, why: no.why };
         for choice in choices.map_err(misfit)? {
             let (launch, constants) = with(launch, constants, &choice.chosen);
@@ -232,7 +227,7 @@ fn chosen(claims: Vec<Claim>, request: &Request, beside: &str) -> Result<Vec<Cla
         {
             if !known.contains(&function.as_str()) || *function == claim.function {
                 let why = format!("`instead_of` names `{function}`, which is no other function with a contract");
-                return Err(AuditError::Claim { path: beside.to_string(), function: claim.function.clone(), why });
+                return Err(claim.wrong(beside, why));
             }
             if !wanted.is_empty() {
                 wanted.push(function.clone());

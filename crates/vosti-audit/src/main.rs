@@ -1,8 +1,9 @@
-//! `vosti-audit FILE.py`: what `vosti verify FILE.py` does, as a small program without the engine. It needs a Python with Triton, which it
+//! `vosti-verify FILE.py`: what `vosti verify FILE.py` does, as a small program without the engine. It needs a Python with Triton, which it
 //! does not install.
 
 use clap::Parser;
 use std::fs;
+use std::io::{ErrorKind, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use vosti_audit::{Audit, AuditError, Finding, Request, audit, page, suggestion};
@@ -10,7 +11,7 @@ use vosti_audit::{Audit, AuditError, Finding, Request, audit, page, suggestion};
 /// Proves that kernels of a Triton file are batch-invariant, or shows two runs that differ (docs/verify-your-kernel.md).
 /// Exit codes: 0 proved, 1 refuted, 2 wrong input, 3 unknown.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "vosti-verify", version)]
 struct Arguments {
     /// The Triton file; it stays as it is
     file: PathBuf,
@@ -67,7 +68,7 @@ fn run(arguments: &Arguments) -> Result<Option<Finding>, String> {
     let python = || Ok::<_, AuditError>(arguments.python());
     if arguments.suggest {
         let draft = suggestion(&arguments.python(), &arguments.file, &arguments.function);
-        print!("{}", draft.map_err(|error| error.to_string())?);
+        print(&draft.map_err(|error| error.to_string())?)?;
         return Ok(None);
     }
     let request = Request {
@@ -78,15 +79,23 @@ fn run(arguments: &Arguments) -> Result<Option<Finding>, String> {
         run_all: false,
     };
     let audit = audit(&request, python).map_err(|error| error.to_string())?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&audit).map_err(|error| error.to_string())?);
+    print(&if arguments.json {
+        serde_json::to_string_pretty(&audit).map_err(|error| error.to_string())? + "\n"
     } else {
-        print!("{audit}");
-    }
+        audit.to_string()
+    })?;
     if let Some(path) = &arguments.html {
         write(path, &audit, &arguments.file)?;
     }
     Ok(Some(audit.finding()))
+}
+
+/// A reader that has read enough, as `head` has, is no failure.
+fn print(text: &str) -> Result<(), String> {
+    match stdout().write_all(text.as_bytes()).and_then(|()| stdout().flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write standard output: {error}")),
+        _ => Ok(()),
+    }
 }
 
 fn write(path: &Path, audit: &Audit, file: &Path) -> Result<(), String> {

@@ -15,7 +15,10 @@ import importlib.machinery
 import io
 import json
 import os
+import re
+import signal
 import sys
+import time
 import types
 
 os.environ["TRITON_FRONT_END_DEBUGGING"] = "0"
@@ -124,10 +127,24 @@ def bound(node):
 
 TRITON = {"triton": "triton", "tl": "triton.language"}
 
+# Seconds after which a statement of the file is left out, if it waits for something or has computed as long.
+PATIENCE = 20
+BEGUN = 0.0
+
+
+def too_long(*_):
+    # A busy machine gives a statement less.
+    if 0.2 < time.process_time() - BEGUN < PATIENCE / 2:
+        signal.alarm(PATIENCE)
+    else:
+        raise TimeoutError(f"it did not end within {PATIENCE} s")
+
 
 def execute(source, path, names, report):
     """Executes a module statement by statement."""
+    global BEGUN
     flags = 0
+    signal.signal(signal.SIGALRM, too_long)
     for node in ast.parse(source, path).body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             import __future__
@@ -135,6 +152,9 @@ def execute(source, path, names, report):
                 flags |= getattr(__future__, alias.name).compiler_flag
             continue
         try:
+            if report:
+                BEGUN = time.process_time()
+                signal.alarm(PATIENCE)
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(ast.Module([node], []), path, "exec", flags=flags, dont_inherit=True), names)
         except (Exception, SystemExit) as error:
@@ -142,6 +162,9 @@ def execute(source, path, names, report):
                 SKIPPED.append({"line": node.lineno, "why": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
             for name in bound(node):
                 names.setdefault(name, Stub(name))
+        finally:
+            if report:
+                signal.alarm(0)
         if isinstance(node, ast.ImportFrom):
             # Packages import Triton by a module of their own, which gives another thing where there is no GPU.
             for alias in node.names:
@@ -202,7 +225,7 @@ def place(path):
 RULES = {}
 
 
-def kernels(path):
+def kernels(path, source):
     """Every function of the file that `triton.jit` was asked to compile, by name."""
     global ACTIVE
     import triton
@@ -237,8 +260,6 @@ def kernels(path):
     sys.meta_path.insert(0, Beside(root))
     sys.meta_path.append(Missing())
     ACTIVE = True
-    with open(path) as file:
-        source = file.read()
     module = types.ModuleType(name)
     module.__file__ = path
     module.__package__ = name.rpartition(".")[0]
@@ -273,7 +294,22 @@ def failure(error, fn):
     while isinstance(inner.__cause__, Exception):
         inner = inner.__cause__
     said = getattr(inner, "error_message", None) or str(inner) or type(inner).__name__
-    return {"error": said.strip().splitlines()[0][:400], "line": line, "refused": True}
+    said = said.strip().splitlines()[0]
+    name = re.search(r"Cannot access global variable (\w+)", said)
+    if name and isinstance(fn.fn.__globals__.get(name[1]), Stub):
+        said = f"`{name[1]}` comes from what is not installed here"
+    return {"error": said[:400], "line": line, "refused": True}
+
+
+def nowhere(source, function):
+    """Why there is no kernel of this name, and the line of a function that has it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            why = next((own["why"] for own in SKIPPED if own["line"] in range(node.lineno, node.end_lineno + 1)), None)
+            if why:
+                return {"error": f"`{function}` cannot be defined here: {why}", "line": node.lineno}
+            return {"error": f"`{function}` is no kernel: no `triton.jit` compiles it", "line": node.lineno}
+    return {"error": f"there is no kernel `{function}`", "line": 1}
 
 
 class NoChoice(Exception):
@@ -455,10 +491,14 @@ def main():
     if ttir.triton.__version__ != ttir.VERSION:
         return {"error": f"needs Triton {ttir.VERSION}, found {ttir.triton.__version__}"}
     path = os.path.realpath(request["path"])
+    with open(path) as file:
+        source = file.read()
     try:
-        found = kernels(path)
+        found = kernels(path, source)
     except SyntaxError as error:
         return {"error": f"no Python: {error.msg}", "line": error.lineno or 1}
+    except (MemoryError, RecursionError):
+        return {"error": "no Python that its parser reads: it is nested too deeply", "line": 1}
     listed = [{"name": name, "line": line_of(fn)} for name, all in found.items() for fn in all]
     texts = []
     for launch in request["launches"]:
@@ -469,9 +509,13 @@ def main():
             lines = " and ".join(str(line_of(fn)) for fn in same)
             texts.append({"error": f"lines {lines} both define `{launch['function']}`", "line": line_of(same[0])})
         else:
-            texts.append({"error": f"there is no kernel `{launch['function']}`", "line": 1})
+            texts.append(nowhere(source, launch["function"]))
     return {"kernels": listed, "texts": texts, "skipped": SKIPPED}
 
 
 if __name__ == "__main__":
-    json.dump(main(), sys.stdout)
+    # What the file and the programs that it starts print is no part of the answer.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    json.dump(main(), answer)
+    answer.close()

@@ -7,16 +7,17 @@ use crate::normal::Line;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const SCRIPT: &str = include_str!("render.py");
 const TTIR: &str = include_str!("../../../kernels/ttir.py");
 
 /// The longest that a file's own statements and the front end may take together.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Texts to make of one launch.
 #[derive(Clone, Debug, Serialize)]
@@ -196,30 +197,30 @@ fn said(python: &Path, path: &Path, text: &str, request: &serde_json::Value) -> 
     for (name, text) in [("script.py", text), ("ttir.py", TTIR)] {
         std::fs::write(folder.path().join(name), text).map_err(|error| fail(error.to_string()))?;
     }
+    // Files and no pipes: a program that the file starts and leaves behind would keep a pipe open.
+    let [out, err] = ["out", "err"].map(|name| folder.path().join(name));
+    let file = |path| File::create(path).map_err(|error| fail(error.to_string()));
     let mut command = Command::new(python);
     command.arg("-B").arg(folder.path().join("script.py"));
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = command.stdin(Stdio::piped()).stdout(file(&out)?).stderr(file(&err)?).spawn();
     let child = child.map_err(|error| fail(error.to_string()))?;
-    finish(child, &request.to_string()).map_err(fail)
+    let status = finish(child, &request.to_string()).map_err(fail)?;
+    let text = |path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    match (status.success(), text(&out), text(&err)) {
+        (true, said, _) if !said.is_empty() => Ok(said),
+        (false, _, said) if !said.trim().is_empty() => Err(fail(said)),
+        _ => Err(fail(format!("a statement of the file ends the process ({status})"))),
+    }
 }
 
-/// Standard output of a process that ends well in time; else why not.
-fn finish(mut child: Child, input: &str) -> Result<String, String> {
+/// How a process ends that ends in time.
+fn finish(mut child: Child, input: &str) -> Result<ExitStatus, String> {
     // A process that ends before it has read its input says itself why.
     child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
-    let reader = |pipe: Option<Box<dyn std::io::Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut text = vec![];
-            pipe.map(|mut pipe| pipe.read_to_end(&mut text));
-            String::from_utf8_lossy(&text).into_owned()
-        })
-    };
-    let out = reader(child.stdout.take().map(|pipe| Box::new(pipe) as _));
-    let err = reader(child.stderr.take().map(|pipe| Box::new(pipe) as _));
     let start = Instant::now();
-    let status = loop {
+    loop {
         match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) => break status,
+            Some(status) => return Ok(status),
             None if start.elapsed() > LIMIT => {
                 // It may have ended by itself meanwhile.
                 _ = child.kill();
@@ -228,10 +229,5 @@ fn finish(mut child: Child, input: &str) -> Result<String, String> {
             }
             None => std::thread::sleep(Duration::from_millis(10)),
         }
-    };
-    let said = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
-    match status.success() {
-        true => Ok(said(out)),
-        false => Err(said(err)),
     }
 }

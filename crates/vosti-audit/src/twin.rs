@@ -6,7 +6,7 @@
 
 use crate::compiled::{grid, holds, integer};
 use crate::contract::{self, Claim, Constants, plain};
-use crate::error::AuditError;
+use crate::error::{self, AuditError};
 use crate::normal::{self, Launch, Line, Module, Programs};
 use crate::{Request, render, rendering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,12 +43,10 @@ const ROWS_MOST: usize = 9;
 /// Changes the kernels of a file `count` times.
 pub fn twins(python: &Path, request: &Request, seed: u64, count: u64) -> Result<Twins, AuditError> {
     let beside = request.contracts().display().to_string();
-    let read = |error| AuditError::Read { path: beside.clone(), error, hint: "" };
-    let text = std::fs::read_to_string(&beside).map_err(read)?;
-    let claims = contract::read(&beside, &text)?;
+    let claims = contract::read(&beside, &error::text_of(&request.contracts(), "")?)?;
     let mut asked = vec![];
     for claim in &claims {
-        let wrong = |why| AuditError::Claim { path: beside.clone(), function: claim.function.clone(), why };
+        let wrong = |why| claim.wrong(&beside, why);
         for (_, constants) in claim.launches(&[]).map_err(wrong)? {
             asked.push((claim, rendering(claim, &constants).map_err(wrong)?, constants));
         }
@@ -59,7 +57,7 @@ pub fn twins(python: &Path, request: &Request, seed: u64, count: u64) -> Result<
     for ((claim, _, constants), choices) in asked.into_iter().zip(texts) {
         for choice in choices.into_iter().flatten() {
             let all = crate::with("", &constants, &choice.chosen).1;
-            let wrong = |why| AuditError::Claim { path: beside.clone(), function: claim.function.clone(), why };
+            let wrong = |why| claim.wrong(&beside, why);
             let launch = claim.launch(&all).map_err(wrong)?;
             let Ok(lines) = choice.lines() else { continue };
             bases.push(Base { claim, constants: all, launch, lines });

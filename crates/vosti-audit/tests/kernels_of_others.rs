@@ -24,6 +24,8 @@ fn what_others_write_is_proved() {
         assert_eq!(report.verdict, Finding::Proved, "{report}");
         // A run stops at a number that was never written: the compiled kernel has zeros in the lanes that it does not read.
         let zeros = report.premises.contains(&vosti_audit::Premise::UnreadLanesZero);
+        assert_eq!(zeros, report.function == "lanes_left_open", "{report}");
+        assert_eq!(report.conditions().contains(&"hints-hold"), report.function == "hints", "{report}");
         assert!(!zeros || report.compiled.as_deref() == Some("24 pairs of runs gave equal bits"), "{report}");
     }
     assert_eq!((audit.reports.len(), audit.without_contract), (34, vec![("mean_and_more".to_string(), 231)]));
@@ -34,7 +36,7 @@ fn what_others_write_is_proved() {
 use Finding::{Proved, Refuted, Unknown};
 
 /// Each broken kernel: its verdict, and a part of the reason.
-const BROKEN: [(&str, Finding, &str); 60] = [
+const BROKEN: [(&str, Finding, &str); 71] = [
     // Two regions give one name to two values, and a helper makes one of them.
     ("a_name_of_two_values", Refuted, "in a way that is not known"),
     ("all_lanes_of_two_rows", Refuted, "guard"),
@@ -47,6 +49,9 @@ const BROKEN: [(&str, Finding, &str); 60] = [
     ("doubled", Proved, ""),
     ("doubled_in_another_type", Proved, ""),
     ("doubled == doubled_in_another_type", Refuted, "arith.truncf  f32 f16"),
+    ("either_of_two_results", Proved, ""),
+    ("either_of_two_results", Proved, ""),
+    ("either_of_two_results", Refuted, "the constants differ"),
     ("first_largest_of_the_tile", Refuted, "guard"),
     ("groups_without_the_last", Refuted, "in a way that is not known"),
     ("half_of_the_rows", Refuted, "coverage"),
@@ -61,6 +66,7 @@ const BROKEN: [(&str, Finding, &str); 60] = [
     ("launches_of_two_orders", Proved, ""),
     ("launches_of_two_orders", Refuted, "sums are taken in another order"),
     ("mean_of_another_row", Refuted, "in a way that is not known"),
+    ("more_tiles_than_numbers", Unknown, "may be no i32"),
     ("one_scale_for_all_rows", Unknown, "dependency"),
     // The runs that differ compute another function than erf.
     ("other_function_of_all_rows", Unknown, "guard"),
@@ -68,6 +74,9 @@ const BROKEN: [(&str, Finding, &str); 60] = [
     ("product_with_rows_that_wrap", Refuted, "coverage"),
     ("returns_at_the_last_row", Refuted, "coverage"),
     ("returns_too_late", Refuted, "in-bounds"),
+    ("rounded_to_either_type", Proved, ""),
+    ("rounded_to_either_type", Proved, ""),
+    ("rounded_to_either_type", Unknown, "f8E4M3FN"),
     ("rows_stored_where_they_wrap", Refuted, "coverage"),
     ("rows_that_wrap_early", Unknown, "dependency"),
     ("scale_of_the_batch", Refuted, "dependency"),
@@ -77,6 +86,7 @@ const BROKEN: [(&str, Finding, &str); 60] = [
     ("scanned_from_both_ends", Proved, ""),
     ("scanned_from_both_ends", Refuted, "scan of 64"),
     ("scanned_over_the_rows", Refuted, "guard"),
+    ("stores_beside_the_tiles", Refuted, "outside of the loop"),
     ("stores_beside_the_turns", Refuted, "outside of the loop"),
     ("swapped_strides", Refuted, "in-bounds"),
     ("the_row_before", Refuted, "dependency"),
@@ -86,9 +96,12 @@ const BROKEN: [(&str, Finding, &str); 60] = [
     ("tile_by_rows", Proved, ""),
     ("tile_by_rows", Refuted, "alignment"),
     ("tiles_by_other_columns", Refuted, "coverage"),
+    ("tiles_in_turn_ahead", Refuted, "the loop carries a state"),
     ("tiles_in_turn_behind", Unknown, "the loop carries a state"),
     ("tiles_in_turn_by_another_step", Refuted, "by the number of programs"),
+    ("tiles_in_turn_from_the_second", Refuted, "by the number of programs"),
     ("tiles_in_turn_with_their_number", Refuted, "used elsewhere"),
+    ("tiles_in_turn_without_the_last", Refuted, "by the number of programs"),
     ("turns_by_another_step", Refuted, "elsewhere than in the loop"),
     ("turns_that_carry_a_sum", Refuted, "there is not one outer loop"),
     ("turns_that_know_the_program", Refuted, "used elsewhere than as the loop's bounds"),
@@ -106,11 +119,12 @@ const BROKEN: [(&str, Finding, &str); 60] = [
 ];
 
 /// No single line of them is wrong: an integer that differs is part of a value, or two launches have different functions.
-const WITHOUT_LINE: [&str; 8] = [
+const WITHOUT_LINE: [&str; 9] = [
     "doubled == doubled_in_another_type",
     "integer_scales_the_row",
     "other_function_of_all_rows",
     "power_of_the_rows",
+    "rounded_to_either_type",
     "scale_that_is_one_of_the_rows",
     "scanned_from_both_ends",
     "two_functions",
@@ -129,13 +143,27 @@ fn what_others_write_wrongly_is_not() {
     }
 }
 
+/// Of a kernel that takes tiles of 16 numbers from `x` to `y`.
+fn contract(name: &str) -> String {
+    [
+        &format!("[{name}]"),
+        "shape = \"rowwise\"",
+        "grid = [\"rows\"]",
+        "params = { x = \"in 0\", y = \"out 0\" }",
+        "constants = { B = 16 }",
+        "shapes = { x = [\"rows\", \"B\"], y = [\"rows\", \"B\"] }\n",
+    ]
+    .join("\n")
+}
+
 /// Wrong input ends with one line that names its place.
 #[test]
 fn wrong_input_is_one_line_with_its_place() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let kernel = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef k(x, y, B: tl.constexpr):\n    tl.store(y + tl.arange(0, B), tl.load(x + tl.arange(0, B)))\n";
-    let contract = "[k]\nshape = \"rowwise\"\ngrid = [\"rows\"]\nparams = { x = \"in 0\", y = \"out 0\" }\nconstants = { B = 16 }\nshapes = { x = [\"rows\", \"16\"], y = [\"rows\", \"16\"] }\n";
+    let contract = contract("k");
+    let contract = contract.as_str();
     let cases = [
         ("def k(:\n", contract, "file.py:1: no Python"),
         ("while True:\n    pass\n", "[k]\n", "file.toml:1: missing field `shape`"),
@@ -150,16 +178,99 @@ fn wrong_input_is_one_line_with_its_place() {
         (kernel, &contract.replace("B = 16", "C = 16"), "`B` of `k` has no value"),
         (kernel, &contract.replace("\"in 0\"", "\"input\""), "[k]: `input` is not a role for `x`"),
         (kernel, &contract.replace("[\"rows\"]", "[\"rows / 2\"]"), "[k]: `rows / 2` is no axis of rows"),
-        (kernel, &contract.replace("x = [\"rows\", \"16\"], ", ""), "[k]: k: no extents are declared for `x`"),
+        (kernel, &contract.replace("x = [\"rows\", \"B\"], ", ""), "[k]: k: no extents are declared for `x`"),
+        (kernel, &contract.replace("\"B\"]", "\"WIDTH\"]"), "file.toml:1: [k]: k: the extents of `x`: `WIDTH`"),
+        (kernel, &contract.replace("[\"rows\"]", "[\"rows\", \"WIDTH\"]"), "file.toml:1: [k]: k: axis 1 of the grid"),
+        (kernel, &format!("# A comment.\n\n{contract}where = [\"WIDTH <= 3\"]\n"), "file.toml:3: [k]: k: `WIDTH`"),
+        (kernel, &contract.replace("16 }", "99999999999999999999 }"), "file.toml:5: "),
+        (kernel, "", "file.toml:1: it has no table"),
+        ("", contract, "file.py:1: there is no kernel `k`"),
+        ("\0\0", contract, "file.py:1: no Python: source code string cannot contain null bytes"),
+        (&format!("{kernel}x = {}1\n", "-".repeat(100_000)), contract, "file.py:1: no Python that its parser reads"),
+        (
+            &kernel.replace("@triton.jit", "@mystery(7)\n@triton.jit"),
+            contract,
+            "file.py:6: `k` cannot be defined here: NameError: name 'mystery' is not defined",
+        ),
+        (
+            &kernel.replace("@triton.jit", "@triton.mystery"),
+            contract,
+            "file.py:5: `k` cannot be defined here: Attribute",
+        ),
+        (&kernel.replace("@triton.jit\n", ""), contract, "file.py:4: `k` is no kernel: no `triton.jit` compiles it"),
+        (
+            &format!("import os\nos._exit(0)\n{kernel}"),
+            contract,
+            "file.py: a statement of the file ends the process (exit status: 0)",
+        ),
+        (
+            &format!("import os\nos.abort()\n{kernel}"),
+            contract,
+            "file.py: a statement of the file ends the process (signal",
+        ),
     ];
+    let said = |path: &Path| {
+        let request = Request { path: path.into(), ..Request::default() };
+        let error = audit(&request, || Ok::<_, AuditError>(python.clone())).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "{error}");
+        error
+    };
+    let path = folder.path().join("file.py");
     for (source, contract, part) in cases {
-        let path = folder.path().join("file.py");
         std::fs::write(&path, source).unwrap();
         std::fs::write(path.with_extension("toml"), contract).unwrap();
-        let request = Request { path, ..Request::default() };
-        let error = audit(&request, || Ok::<_, AuditError>(python.clone())).unwrap_err().to_string();
-        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+        let error = said(&path);
+        assert!(error.contains(part), "{error}");
     }
+    std::fs::write(path.with_extension("toml"), contract).unwrap();
+    std::fs::write(&path, b"# A comment.\n# \xff\xfe\n").unwrap();
+    assert!(said(&path).ends_with("file.py:2: this is no UTF-8"));
+    std::fs::write(&path, kernel).unwrap();
+    std::fs::write(path.with_extension("toml"), b"\xff").unwrap();
+    assert!(said(&path).ends_with("file.toml:1: this is no UTF-8"));
+    assert!(said(folder.path()).starts_with("cannot read "));
+    assert!(said(Path::new("/dev/zero")).ends_with("/dev/zero: it is no file"));
+}
+
+/// What a file does when it is executed, and what it imports, is no part of a verdict.
+#[test]
+fn statements_that_hang_or_print_are_left_out() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file.py");
+    let body = [
+        "import os, subprocess, time",
+        "import triton",
+        "import triton.language as tl",
+        "from nowhere import helper",
+        "",
+        "os.write(1, b'not JSON')",
+        "subprocess.Popen(['sleep', '100'])",
+        "time.sleep(1000)",
+        "raise RuntimeError('two\\nlines')",
+        "",
+        "",
+        "@triton.jit",
+        "def good(x, y, B: tl.constexpr):",
+        "    i = tl.program_id(0) * B + tl.arange(0, B)",
+        "    tl.store(y + i, tl.load(x + i))",
+        "",
+        "",
+        "@triton.jit",
+        "def needs(x, y, B: tl.constexpr):",
+        "    i = tl.program_id(0) * B + tl.arange(0, B)",
+        "    tl.store(y + i, helper(tl.load(x + i)))",
+    ];
+    std::fs::write(&path, body.join("\n") + "\n").unwrap();
+    std::fs::write(path.with_extension("toml"), contract("good") + &contract("needs")).unwrap();
+    let start = std::time::Instant::now();
+    let audit = audit(&Request { path, ..Request::default() }, || Ok::<_, AuditError>(python)).unwrap();
+    assert!(start.elapsed().as_secs() < 90, "the program that is left behind is waited for");
+    let found: Vec<_> = audit.reports.iter().map(|report| (report.verdict, report.line)).collect();
+    assert_eq!(found, [(Proved, None), (Unknown, Some(21))]);
+    let why = audit.reports[1].why.as_deref().unwrap();
+    assert!(why.ends_with("`helper` comes from what is not installed here"), "{why}");
+    assert_eq!(audit.skipped.iter().map(|skipped| skipped.line).collect::<Vec<_>>(), [8, 9]);
 }
 
 /// What Triton refuses is a verdict at its line, and the other kernels of the file have theirs.
@@ -179,11 +290,6 @@ fn a_kernel_that_triton_refuses_hides_no_other() {
         &kernel("bad", "tl.store(y + i, tl.nothing(x))"),
     ];
     std::fs::write(&path, source.concat()).unwrap();
-    let contract = |name| {
-        format!(
-            "[{name}]\nshape = \"rowwise\"\ngrid = [\"rows\"]\nparams = {{ x = \"in 0\", y = \"out 0\" }}\nconstants = {{ B = 16 }}\nshapes = {{ x = [\"rows\", \"B\"], y = [\"rows\", \"B\"] }}\n"
-        )
-    };
     std::fs::write(path.with_extension("toml"), contract("good") + &contract("bad")).unwrap();
     let audit = audit(&Request { path, ..Request::default() }, || Ok::<_, AuditError>(python)).unwrap();
     let found: Vec<_> =

@@ -197,6 +197,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row("shl.b16", H, &[H, W], all!(|[a, b, _]| if b > 15 { 0 } else { a << b & 0xffff })),
     Row("shl.b32", W, &[W, W], all!(|[a, b, _]| if b > 31 { 0 } else { a << b & 0xffff_ffff })),
     Row("shl.b64", D, &[D, W], all!(|[a, b, _]| if b > 63 { 0 } else { a << b })),
+    Row("shr.u16", H, &[H, W], all!(|[a, b, _]| if b > 15 { 0 } else { a >> b })),
+    Row("shr.s16", H, &[H, W], all!(|[a, b, _]| u64::from(((a as u16 as i16) >> b.min(15)) as u16))),
     Row("shr.u32", W, &[W, W], all!(|[a, b, _]| if b > 31 { 0 } else { a >> b })),
     Row("shr.s32", W, &[W, W], all!(|[a, b, _]| word(s32(a) >> b.min(31)))),
     Row("shr.u64", D, &[D, W], all!(|[a, b, _]| if b > 63 { 0 } else { a >> b })),
@@ -210,6 +212,16 @@ pub(crate) const ROWS: &[Row] = &[
     Row("neg.f32", W, &[W], all!(|[a, ..]| a ^ 0x8000_0000)),
     Row("min.f32", W, &[W, W], all!(|[a, b, _]| bits(extreme(float(a), float(b), false)))),
     Row("max.f32", W, &[W, W], all!(|[a, b, _]| bits(extreme(float(a), float(b), true)))),
+    Row(
+        "min.xorsign.abs.f32",
+        W,
+        &[W, W],
+        all!(|[a, b, _]| {
+            let [x, y] = [a, b].map(|x| float(x).abs());
+            let sign = if x.is_nan() && y.is_nan() { 0 } else { (a ^ b) & 0x8000_0000 };
+            bits(extreme(x, y, false)) | sign
+        }),
+    ),
     Row(
         "max.NaN.f32",
         W,

@@ -1,4 +1,4 @@
-//! Finds the tools that tests compare with: Python and its packages, a browser, llama.cpp's source, Helm. [`script`] makes a
+//! Finds the tools that tests compare with: Python and its packages, a browser, llama.cpp's source, audited packages, Helm. [`script`] makes a
 //! test's own program in the place of a tool. [`filetests`] reads the verifier's file tests.
 //!
 //! A test whose tool is missing prints one line and ends, so `cargo test` works on any machine. Under `cargo xtask test`,
@@ -58,6 +58,13 @@ pub fn chromium() -> Option<&'static str> {
 pub fn llama_cpp(folder: &str) -> Option<PathBuf> {
     let path = target().join("llama.cpp/llama.cpp").join(folder);
     have(path.is_dir(), "llama.cpp's source", "run `cargo xtask llama-cpp`").then_some(path)
+}
+
+/// The packages whose kernels are audited. `None` if they were not fetched, see [`have`].
+pub fn audited_packages() -> Option<PathBuf> {
+    let path = target().join("audits");
+    have(path.join("fetched.txt").is_file(), "the packages of audits/packages.txt", "run `cargo xtask audit`")
+        .then_some(path)
 }
 
 /// Helm's program. `None` if it was not fetched, see [`have`]. The package that brings Helm has a program for Linux on x86-64

@@ -498,3 +498,85 @@ def scale_that_is_one_of_the_rows(x, y, scale, n_cols, BN: tl.constexpr):
     cols = tl.arange(0, BN)
     v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
     tl.store(y + row * n_cols + cols, v / tl.load(scale + row), mask=cols < n_cols)
+
+
+@triton.jit
+def tiles_in_turn_without_the_last(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr, PROGRAMS: tl.constexpr):
+    P, Q = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    for t in tl.range(tl.program_id(0), P * Q - 1, PROGRAMS):
+        m, n = t // Q, t % Q
+        rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+        mask = (rows < M)[:, None] & (cols < N)[None, :]
+        v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+
+
+@triton.jit
+def tiles_in_turn_from_the_second(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr, PROGRAMS: tl.constexpr):
+    P, Q = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    for t in tl.range(tl.program_id(0) + 1, P * Q, PROGRAMS):
+        m, n = t // Q, t % Q
+        rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+        mask = (rows < M)[:, None] & (cols < N)[None, :]
+        v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+
+
+@triton.jit
+def tiles_in_turn_ahead(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr, PROGRAMS: tl.constexpr):
+    P, Q = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    ahead = tl.program_id(0) + 1
+    for t in tl.range(tl.program_id(0), P * Q, PROGRAMS):
+        m, n = t // Q, t % Q
+        rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+        mask = (rows < M)[:, None] & (cols < N)[None, :]
+        v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        ahead += PROGRAMS
+        m, n = ahead // Q, ahead % Q
+        rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+        tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=(rows < M)[:, None] & (cols < N)[None, :])
+
+
+@triton.jit
+def stores_beside_the_tiles(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr, PROGRAMS: tl.constexpr):
+    P, Q = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    for t in tl.range(tl.program_id(0), P * Q, PROGRAMS):
+        m, n = t // Q, t % Q
+        rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+        mask = (rows < M)[:, None] & (cols < N)[None, :]
+        v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+    lanes = tl.arange(0, BN)
+    tl.store(y + lanes, tl.zeros([BN], tl.float32), mask=lanes < N)
+
+
+@triton.jit
+def more_tiles_than_numbers(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    t = tl.program_id(0)
+    Q = tl.cdiv(N, BN)
+    m, n = t // Q, t % Q
+    rows, cols = (m * BM + tl.arange(0, BM)).to(tl.int64), n * BN + tl.arange(0, BN)
+    mask = (rows < M)[:, None] & (cols < N)[None, :]
+    v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+
+
+@triton.jit
+def either_of_two_results(x, y, n_cols, BN: tl.constexpr, FIRST: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    mean, count, more = tl.reduce((v, v * 0 + 1, v * v), 0, mean_and_more)
+    if FIRST:
+        v = v * mean
+    else:
+        v = v * more
+    tl.store(y + row * n_cols + cols, v, mask=cols < n_cols)
+
+
+@triton.jit
+def rounded_to_either_type(x, y, n_cols, BN: tl.constexpr, T: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    tl.store(y + row * n_cols + cols, v.to(T).to(tl.float32), mask=cols < n_cols)
