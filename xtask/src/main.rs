@@ -8,7 +8,7 @@ mod mutants;
 mod release;
 mod statement;
 mod test;
-mod tests;
+mod test_programs;
 mod tidy;
 mod verify;
 mod wheel;

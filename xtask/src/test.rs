@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that a change must pass, in one command. CI runs this and nothing else.
 
-use crate::{book, helm, llama_cpp, packages, python, root, run_command, target_folder, tests, tidy, verify, wheel};
+use crate::{
+    book, helm, llama_cpp, packages, python, root, run_command, target_folder, test_programs, tidy, verify, wheel,
+};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -22,11 +24,12 @@ const WITHOUT_TOOLS: &[Step] = &[
     ("core proof", || verify::run(true, false)),
 ];
 
-const WITH_TOOLS: &[Step] = &[("tests", tests::run)];
+/// The Python package is tested alone, because Ray gives its parts a minute to start.
+const WITH_TOOLS: &[Step] = &[("tests", test_programs::run), (DAY, rehearse), ("python package", wheel::test)];
 
-/// Steps that need tools, and one processor each for most of their time: they run one after the other beside the tests, in processes of
-/// their own, and are printed when all have ended.
-const BESIDE: &[Step] = &[("day with a GPU", rehearse), ("python package", wheel::test)];
+/// A step that takes one processor for most of its time. In a whole run it goes beside the tests, in a process of its own, and what it
+/// says is printed at its turn.
+const DAY: &str = "day with a GPU";
 
 /// Fetches the tools of tests: the Python environment, Helm (which renders the chart), llama.cpp's source (whose
 /// vocabularies and chat templates tests read), and the packages whose kernels are audited.
@@ -39,7 +42,7 @@ fn fetch_tools() -> Result<()> {
 
 /// Runs every step, or those that are named, even if one fails; the error names those that failed.
 pub fn run(names: &[String]) -> Result<()> {
-    let known: Vec<&str> = WITHOUT_TOOLS.iter().chain(WITH_TOOLS).chain(BESIDE).map(|(name, _)| *name).collect();
+    let known: Vec<&str> = WITHOUT_TOOLS.iter().chain(WITH_TOOLS).map(|(name, _)| *name).collect();
     let unknown = names.iter().find(|name| !known.contains(&name.as_str()));
     ensure!(
         unknown.is_none(),
@@ -50,27 +53,25 @@ pub fn run(names: &[String]) -> Result<()> {
     let wanted = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.0);
     let start = Instant::now();
     let mut outcomes = Vec::new();
-    let fetching = WITH_TOOLS.iter().chain(BESIDE).any(|step| wanted(&step)).then(|| thread::spawn(fetch_tools));
+    let fetching = WITH_TOOLS.iter().any(|step| wanted(&step)).then(|| thread::spawn(fetch_tools));
     outcomes.extend(WITHOUT_TOOLS.iter().filter(wanted).map(|(name, step)| take(name, step)));
     if let Some(fetching) = fetching {
         let fetched = || fetching.join().map_err(|_| anyhow!("fetching the tools ended without a reason"))?;
         outcomes.push(take("tools", fetched));
     }
-    let beside: Vec<Step> = BESIDE.iter().filter(wanted).copied().collect();
-    match WITH_TOOLS.iter().filter(wanted).collect::<Vec<_>>() {
-        none if none.is_empty() => outcomes.extend(beside.iter().map(|(name, step)| take(name, step))),
-        steps => {
-            // Asked before anything is built: a build may put another program in this one's place.
-            let own = std::env::current_exe().context("this program's own path")?;
-            let beside =
-                thread::spawn(move || beside.into_iter().map(|(name, _)| apart(&own, name)).collect::<Vec<_>>());
-            outcomes.extend(steps.into_iter().map(|(name, step)| take(name, step)));
-            let beside = beside.join().map_err(|_| anyhow!("the steps beside the tests ended without a reason"))?;
-            outcomes.extend(beside.into_iter().map(|(said, outcome)| {
+    // The path is asked for before anything is built: a build may put another program in this one's place.
+    let own = std::env::current_exe().context("this program's own path")?;
+    let mut day = names.is_empty().then(|| thread::spawn(move || apart(&own, DAY)));
+    for (name, step) in WITH_TOOLS.iter().filter(wanted) {
+        let beside = if *name == DAY { day.take() } else { None };
+        outcomes.push(match beside {
+            Some(day) => {
+                let (said, outcome) = day.join().map_err(|_| anyhow!("{DAY} ended without a reason"))?;
                 println!("{said}");
                 outcome
-            }));
-        }
+            }
+            None => take(name, step),
+        });
     }
     let took: Vec<String> = outcomes.iter().map(|one| format!("{} {:.0} s", one.name, one.seconds)).collect();
     let failed: Vec<&str> = outcomes.iter().filter(|one| !one.passed).map(|one| one.name).collect();

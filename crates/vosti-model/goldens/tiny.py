@@ -108,6 +108,8 @@ CONFIGS = {
     "nemotron3": dict(NEMOTRON, hybrid_override_pattern="ME*ME", num_hidden_layers=5, n_routed_experts=10, num_experts_per_tok=2,
                       moe_intermediate_size=32, moe_shared_expert_intermediate_size=64, n_shared_experts=1, norm_topk_prob=True,
                       routed_scaling_factor=2.5, n_group=1, topk_group=1),
+    "minimax-m2": dict(PLAIN, model_type="minimax_m2", head_dim=32, tie_word_embeddings=False, num_local_experts=10, num_experts_per_tok=2,
+                       intermediate_size=32, rotary_dim=16),
     "falcon-h1": dict(PLAIN, model_type="falcon_h1", head_dim=32, tie_word_embeddings=False, mamba_d_ssm=96, mamba_n_heads=6,
                       mamba_d_head=16, mamba_d_state=32, mamba_n_groups=2, mamba_d_conv=4, mamba_rms_norm=False,
                       embedding_multiplier=1.5, lm_head_multiplier=0.7, key_multiplier=0.6,
@@ -148,7 +150,7 @@ CONFIGS = {
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "lfm2-moe": 301, "qwen3_5": 936,
          "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
-         "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "falcon-h1": 13, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
+         "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "falcon-h1": 13, "minimax-m2": 571, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
          "gemma4-e2b": 1033, "gemma4-e4b": 1034, "gemma4-shared": 1005}
 
 
@@ -198,9 +200,11 @@ def randomise(model, generator):
 EXPERT = {"qwen3_moe": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj", "mlp.experts.{}.down_proj"),
           "mixtral": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3", "block_sparse_moe.experts.{}.w2")}
 EXPERT["lfm2_moe"] = tuple(name.replace("block_sparse_moe", "feed_forward") for name in EXPERT["mixtral"])
+EXPERT["minimax_m2"] = EXPERT["mixtral"]
 EXPERT["olmoe"] = EXPERT["glm4_moe"] = EXPERT["qwen3_next"] = EXPERT["qwen3_moe"]
 ROUTER = {"mixtral": ("mlp.gate.", "block_sparse_moe.gate."), "granitemoe": ("moe.router.", "moe.router.layer.")}
 ROUTER["granitemoehybrid"] = ROUTER["granitemoe"]
+ROUTER["minimax_m2"] = ("mlp.", "block_sparse_moe.")
 
 
 def published(state, model_type):

@@ -3,9 +3,7 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{
-    Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, QkNorm, Scales, ShortConv,
-};
+use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, Scales, ShortConv};
 use crate::error::{ModelError, Result};
 use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, MAMBAS, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
 
@@ -148,8 +146,6 @@ fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {
     let Attention { heads, kv_heads, head_dim, rope, .. } = attention;
     let (heads, kv_heads, head_dim) = (*heads, *kv_heads, *head_dim);
     let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
-    let unordered = attention.qk_norm == QkNorm::Whole;
-    let turning = rope.rotary == 0 || rope.rotary == head_dim || !unordered;
     outside("num_attention_heads", heads, 1, 1024)
         .or_else(|| {
             let why = format!("is {kv_heads} in layer {i}, not a number that divides {heads} heads");
@@ -167,11 +163,8 @@ fn attention(i: usize, attention: &Attention, head_max: u32) -> Option<Wrong> {
         .or_else(|| not_positive("rope_theta", rope.theta))
         .or_else(|| {
             let why = format!("gives {} rotating numbers of a head of {head_dim}, not an even part of it", rope.rotary);
-            (rope.rotary > head_dim || !rope.rotary.is_multiple_of(2)).then_some(("partial_rotary_factor", why))
-        })
-        .or_else(|| {
-            let why = "rotates a part of heads that have one norm for all, which no plan does".to_string();
-            (!turning).then_some(("partial_rotary_factor", why))
+            (rope.rotary > head_dim || !rope.rotary.is_multiple_of(2))
+                .then_some(("partial_rotary_factor or rotary_dim", why))
         })
         .or_else(|| not_positive("query_pre_attn_scalar or attention_multiplier", attention.scale))
         .or_else(|| capped("attn_logit_softcapping", attention.softcap))

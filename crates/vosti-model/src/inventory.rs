@@ -61,6 +61,7 @@ const TINY: &[(&str, &str)] = texts![
     "nemotron-h" in "../tests/tiny/nemotron-h/config.json",
     "nemotron3" in "../tests/tiny/nemotron3/config.json",
     "falcon-h1" in "../tests/tiny/falcon-h1/config.json",
+    "minimax-m2" in "../tests/tiny/minimax-m2/config.json",
 ];
 
 /// Models whose weights the tests fetch. They run in FP32 too, to compare with transformers.

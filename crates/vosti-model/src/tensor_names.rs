@@ -226,6 +226,7 @@ pub(crate) fn expert_name(
         return format!("blk.{layer}.{part}");
     }
     let part = match (tensors, slot) {
+        (ExpertTensors::Mixtral, Bias) => return format!("layers.{layer}.block_sparse_moe.e_score_correction_bias"),
         (_, Bias) => return format!("layers.{layer}.mlp.gate.e_score_correction_bias"),
         (_, RouterBias) => return format!("layers.{layer}.mlp.router.bias"),
         (_, RouterNorm) => return format!("layers.{layer}.router.scale"),

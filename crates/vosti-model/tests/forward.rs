@@ -478,6 +478,7 @@ each_computes_transformers_logits! {
     a_nemotron_h_of_single_parts "nemotron-h"
     a_nemotron3_with_experts_without_gates "nemotron3"
     a_mamba2_without_attention "mamba2"
+    a_minimax_m2_with_norms_of_heads_of_which_half_turns "minimax-m2"
     a_falcon_h1_with_attention_beside_its_states "falcon-h1"
     a_smollm3_with_a_layer_without_rotation "smollm3"
     a_qwen3_5_with_a_gated_delta_rule "qwen3_5"

@@ -167,6 +167,11 @@ fn a_falcon_h1_whose_factors_are_in_its_matrices_reads_the_same_from_both() {
 }
 
 #[test]
+fn a_minimax_m2_with_norms_of_heads_of_which_half_turns_reads_the_same_from_both() {
+    check("minimax-m2");
+}
+
+#[test]
 fn a_mamba2_reads_the_same_from_both() {
     check("mamba2");
 }

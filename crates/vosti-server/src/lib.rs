@@ -38,4 +38,4 @@ mod trace;
 pub use config::{Limits, ServerConfig, TlsFiles, UnknownFields};
 pub use error::ServerError;
 pub use listen::{Server, ServerHandle};
-pub use service::{Identity, Language, Service};
+pub use service::{Identity, Language, PageBytes, Service};

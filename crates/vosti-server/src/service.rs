@@ -39,6 +39,17 @@ pub struct Identity {
     pub context: usize,
     /// Most sequences that run together; used to estimate how long a full queue lasts.
     pub running_max: usize,
+    /// Bytes of a page of each group of layers.
+    pub pages: Vec<PageBytes>,
+}
+
+/// Bytes of a page, of all layers of its group.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageBytes {
+    /// All of it.
+    pub all: u64,
+    /// The states at its end.
+    pub state: u64,
 }
 
 /// A loaded model and its engine.

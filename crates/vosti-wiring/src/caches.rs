@@ -40,9 +40,18 @@ pub fn caches(program: &Program, pages: &[usize]) -> Result<Vec<(Bound, usize)>,
 
 /// Bytes of a page of each group: all parts of all its layers.
 pub fn page_bytes(program: &Program) -> Vec<u64> {
+    bytes(program, |group| parts(group).collect())
+}
+
+/// Those of its state alone.
+pub fn state_bytes(program: &Program) -> Vec<u64> {
+    bytes(program, |group| parts(group).skip(group.entry.len()).collect())
+}
+
+fn bytes(program: &Program, of: impl Fn(&GroupDecl) -> Vec<(Dtype, usize)>) -> Vec<u64> {
     let mut bytes = vec![0; program.groups.len()];
     for layer in &program.layers {
-        let parts = parts(&program.groups[layer.group as usize]);
+        let parts = of(&program.groups[layer.group as usize]).into_iter();
         let all = parts.map(|(dtype, elements)| Scalar::from(dtype).bytes() as u64 * elements as u64);
         bytes[layer.group as usize] += all.sum::<u64>();
     }
@@ -115,6 +124,7 @@ mod tests {
     fn states_take_no_more_than_the_other_pages_and_some_are_always_there() {
         let hybrid = program(2, 3);
         assert_eq!(page_bytes(&hybrid), [128 << 10, 3 << 20]);
+        assert_eq!(state_bytes(&hybrid), [0, 3 * (896 << 10)]);
         assert_eq!(pool(&hybrid, 2_400, 1), [2_400, 100]);
         assert_eq!(pool(&hybrid, 100, 1), [100, STATES_MIN]);
         assert_eq!(pool(&hybrid, 3, 1), [3, 3]);

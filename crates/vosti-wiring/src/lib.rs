@@ -12,7 +12,7 @@ pub mod uniform;
 pub mod weights;
 pub mod wiring;
 
-pub use caches::{caches, most_pages, page_bytes, pages_in, pool, pool_bytes};
+pub use caches::{caches, most_pages, page_bytes, pages_in, pool, pool_bytes, state_bytes};
 pub use error::WiringError;
 pub use step::{Ints, Metadata, image, listed};
 pub use uniform::Uniform;

@@ -14,7 +14,7 @@ use vosti_contract::Dtype;
 use vosti_cpu::Isa;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
-const RECORDED: [(&str, [&str; 2]); 38] = [
+const RECORDED: [(&str, [&str; 2]); 39] = [
     ("llama", ["51d341077d4ba0d0a2a22259c7cfb971", "80f3e6bc816577ae9f464ae29b4c1397"]),
     ("llama-untied", ["db18f4fe4ad8a1fec114f597f9190625", "d27bdff1bc666aa084b3805681983d83"]),
     ("qwen2", ["1079bbc88750f63c9ef4a827892fbc40", "4110678161b9a0a7cfbf1aee51c5560d"]),
@@ -52,6 +52,7 @@ const RECORDED: [(&str, [&str; 2]); 38] = [
     ("nemotron-h", ["a4225bda81e27666d003b89bfde051c4", "db622c35afc21007ab181112a2a3684d"]),
     ("nemotron3", ["1c06318a648de627a058783f8dc9f0c8", "554078fb76c256d6bc46f8f115467c11"]),
     ("falcon-h1", ["4c4307cff6a8f9faad018dbb1289f144", "3ee6b40e12c9e66ee7370f17da655503"]),
+    ("minimax-m2", ["16bfc748a8e32580b19470d5a033e74a", "9280b03a700304c5832f39a3061f281b"]),
     ("ernie4_5", ["84dc7372e02b3a8ffe4f01edec19d8ca", "0f5265058f60f4597c70fd0ef3dd48fb"]),
 ];
 

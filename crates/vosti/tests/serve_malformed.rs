@@ -17,7 +17,7 @@ fn requests_made_from_the_published_document_never_break_the_server() {
             .arg(script("bench/server/malformed.sh"))
             .arg(&server.url)
             .env("PYTHON", python)
-            .env("EXAMPLES", "10"),
+            .env("EXAMPLES", "5"),
     );
     assert!(server.runs());
     assert_eq!(server.get("/ready").map(|(status, _)| status), Some(200));

@@ -21,17 +21,6 @@ pub(super) const FAMILY: Family = Family {
     from_gguf,
 };
 
-const KEYS: Keys = Keys {
-    heads: ("mamba_n_heads", 128),
-    size: "mamba_d_head",
-    groups: ("mamba_n_groups", 1),
-    state: ("mamba_d_state", 256),
-    expand: ("mamba_expand", 2),
-    taps: ("mamba_d_conv", 4),
-    bias: "mamba_proj_bias",
-    conv_bias: "mamba_conv_bias",
-};
-
 fn from_config(fields: &Fields) -> Result<Decoder> {
     refuse_bias(fields, FAMILY.name)?;
     refuse_flag(fields, FAMILY.name, "projectors_bias")?;
@@ -41,8 +30,8 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         return Err(ModelError::Feature { family: FAMILY.name, feature });
     }
     let mamba = match fields.u32_opt("mamba_d_ssm")? {
-        Some(values) => mamba::read_parts(fields, FAMILY.name, &KEYS, values)?,
-        None => mamba::read_config(fields, FAMILY.name, &KEYS)?,
+        Some(values) => mamba::read_parts(fields, FAMILY.name, &Keys::USUAL, values)?,
+        None => mamba::read_config(fields, FAMILY.name, &Keys::USUAL)?,
     };
     let decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
     let one = |key: &str| fields.f64_or(key, 1.0);

@@ -29,17 +29,6 @@ pub(super) const FAMILY: Family = Family {
     from_gguf,
 };
 
-const KEYS: mamba::Keys = mamba::Keys {
-    heads: ("mamba_n_heads", 128),
-    size: "mamba_d_head",
-    groups: ("mamba_n_groups", 1),
-    state: ("mamba_d_state", 256),
-    expand: ("mamba_expand", 2),
-    taps: ("mamba_d_conv", 4),
-    bias: "mamba_proj_bias",
-    conv_bias: "mamba_conv_bias",
-};
-
 fn refuse<T>(feature: impl Into<String>) -> Result<T> {
     Err(ModelError::Feature { family: FAMILY.name, feature: feature.into() })
 }
@@ -68,7 +57,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     }
     let decoder = scaled(decoder, &configured(fields)?);
     match recurrent.contains(&true) {
-        true => Ok(mamba::put(decoder, mamba::read_config(fields, FAMILY.name, &KEYS)?, &recurrent)),
+        true => Ok(mamba::put(decoder, mamba::read_config(fields, FAMILY.name, &mamba::Keys::USUAL)?, &recurrent)),
         false => Ok(decoder),
     }
 }

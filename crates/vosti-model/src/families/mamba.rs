@@ -19,6 +19,20 @@ pub(super) struct Keys {
     pub conv_bias: &'static str,
 }
 
+impl Keys {
+    /// Granite 4's and Falcon H1's.
+    pub const USUAL: Keys = Keys {
+        heads: ("mamba_n_heads", 128),
+        size: "mamba_d_head",
+        groups: ("mamba_n_groups", 1),
+        state: ("mamba_d_state", 256),
+        expand: ("mamba_expand", 2),
+        taps: ("mamba_d_conv", 4),
+        bias: "mamba_proj_bias",
+        conv_bias: "mamba_conv_bias",
+    };
+}
+
 /// Reads a `config.json` whose heads are even parts of all values, which are some times the residual stream's.
 pub(super) fn read_config(fields: &Fields, family: &'static str, keys: &Keys) -> Result<Mamba> {
     let inner = fields.u32("hidden_size")?.saturating_mul(fields.u32_or(keys.expand.0, keys.expand.1)?);

@@ -17,6 +17,7 @@ mod lfm2;
 mod llama;
 mod mamba;
 mod mamba2;
+mod minimax_m2;
 mod mistral;
 mod nemotron_h;
 mod olmo;
@@ -57,7 +58,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 27] = [
+pub static FAMILIES: [Family; 28] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -76,6 +77,7 @@ pub static FAMILIES: [Family; 27] = [
     granite::MIXTURE,
     granite_hybrid::FAMILY,
     glm4_moe::FAMILY,
+    minimax_m2::FAMILY,
     gpt_oss::FAMILY,
     smollm3::FAMILY,
     lfm2::FAMILY,

@@ -95,12 +95,13 @@ impl Builder<'_> {
             return Ok(qkv);
         }
         let (q, kv) = (attention.width(), attention.kv_heads * attention.head_dim);
-        let weights = vec![
-            self.norm_weight("q_w", &format!("layers.{index}.q_norm"), Slot::QueryNorm, index, q),
-            self.norm_weight("k_w", &format!("layers.{index}.k_norm"), Slot::KeyNorm, index, kv),
-        ];
+        let norms = [("q_w", "q_norm", Slot::QueryNorm, q), ("k_w", "k_norm", Slot::KeyNorm, kv)];
+        let weights = norms.map(|(parameter, name, slot, length)| {
+            let part = MatrixPart { order: self.head_order(attention), ..self.rows(slot, index, length) };
+            self.vector(parameter, &format!("layers.{index}.{name}"), vec![part], self.decoder.norm_offset, 1.0)
+        });
         let dims = [("Q", int(q)), ("KV", int(kv)), ("STRIDE", int(width)), ("EPS", Const::Float(self.decoder.eps))];
-        let k = self.bind("norm_qk", &dims, weights)?;
+        let k = self.bind("norm_qk", &dims, weights.to_vec())?;
         let out = self.scratch(width, &[qkv]);
         self.push_rowwise(k, vec![qkv], vec![out]);
         Ok(out)

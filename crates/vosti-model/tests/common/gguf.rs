@@ -118,6 +118,7 @@ fn architecture(config: &Value) -> &str {
         "qwen3_next" => "qwen3next",
         "gpt_oss" => "gpt-oss",
         "falcon_h1" => "falcon-h1",
+        "minimax_m2" => "minimax-m2",
         "lfm2_moe" => "lfm2moe",
         "nemotron_h" if config["n_routed_experts"].is_u64() => "nemotron_h_moe",
         same => same,
@@ -185,6 +186,9 @@ fn write_values(w: &mut Writer, config: &Value) {
             width.into_iter().for_each(|width| w.int(&key("feed_forward_length"), width));
             if let Some(d) = config["head_dim"].as_u64() {
                 w.int(&key("attention.key_length"), d);
+            }
+            if let Some(rotary) = config["rotary_dim"].as_u64() {
+                w.int(&key("rope.dimension_count"), rotary);
             }
             if kind == "falcon_h1" {
                 mamba::sizes(w, mamba::NAMES.map(int), &key);
@@ -355,8 +359,7 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     if let Some(projection) = part.strip_suffix("_proj.bias") {
         return format!("blk.{layer}.attn_{}.bias", projection.strip_prefix("self_attn.").unwrap());
     }
-    let biases = ["mlp.gate.e_score_correction_bias", "mixer.gate.e_score_correction_bias", "feed_forward.expert_bias"];
-    if biases.contains(&part) {
+    if part.ends_with("e_score_correction_bias") || part == "feed_forward.expert_bias" {
         return format!("blk.{layer}.exp_probs_b.bias");
     }
     let part = part.trim_end_matches(".weight").replace("mixer.", "mamba.");

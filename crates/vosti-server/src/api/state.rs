@@ -1,6 +1,7 @@
 //! A server's reports on itself: alive, ready, how busy. They are open to everyone, so nothing here holds a request's text.
 
 use crate::app::{App, Phase};
+use crate::service::PageBytes;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use utoipa::ToSchema;
+use vosti_engine::Status;
 
 /// The server's phase.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -42,6 +44,21 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
     (status, Json(health)).into_response()
 }
 
+/// Pages of layers that share a cache: those of attention that sees everything, those with one window, those with a state.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct PageGroup {
+    /// Pages of the pool.
+    pub total: usize,
+    /// Pages that neither an answer nor the prefix cache holds.
+    pub free: usize,
+    /// Pages that answers use.
+    pub used: usize,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// How many of them are the states at the page's end; 0 for attention.
+    pub state_bytes: u64,
+}
+
 /// The engine at this moment, and what it has done since its start.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct EngineState {
@@ -72,6 +89,8 @@ pub struct EngineState {
     pub pages_free: usize,
     /// KV pages that only the prefix cache holds: an answer can take them at any time.
     pub pages_cached_unused: usize,
+    /// The same for each group, with the bytes of a page; empty while loading.
+    pub page_groups: Vec<PageGroup>,
     /// Steps of the engine since its start.
     pub steps: u64,
     /// Rows computed since the start: tokens of prompts and of answers, drafts included.
@@ -102,6 +121,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<EngineState> {
         status: phase(&app).status,
         model: app.model_name().to_string(),
         arithmetic: service.as_ref().map(|s| s.identity.arithmetic.clone()),
+        page_groups: service.as_ref().map_or(Vec::new(), |service| page_groups(s, &service.identity.pages)),
         system_fingerprint: service.map(|s| s.identity.fingerprint.clone()),
         running: s.running,
         waiting: s.waiting,
@@ -122,6 +142,18 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<EngineState> {
         preemptions: c.preemptions,
         aborted: c.aborted,
     })
+}
+
+fn page_groups(status: &Status, bytes: &[PageBytes]) -> Vec<PageGroup> {
+    let counts = status.pages_total.iter().zip(&status.pages_free).zip(&status.pages_used);
+    let group = |(((total, free), used), bytes): (((&usize, &usize), &usize), &PageBytes)| PageGroup {
+        total: *total,
+        free: *free,
+        used: *used,
+        page_bytes: bytes.all,
+        state_bytes: bytes.state,
+    };
+    counts.zip(bytes).map(group).collect()
 }
 
 /// Numbers for Prometheus, in the OpenMetrics text format.

@@ -15,7 +15,7 @@ use vosti_engine::{Engine, EngineHandle, Policy, Status};
 use vosti_model::{ChatTemplate, ModelError, Tokenizer};
 use vosti_server::app::{App, router};
 use vosti_server::cors::Origins;
-use vosti_server::{Identity, Language, Limits, ServerConfig, Service, UnknownFields};
+use vosti_server::{Identity, Language, Limits, PageBytes, ServerConfig, Service, UnknownFields};
 
 /// 256 bytes, and two control tokens.
 pub const VOCAB: u32 = 258;
@@ -181,6 +181,7 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
         vocab: VOCAB,
         context: CONTEXT as usize,
         running_max: options.policy.running_max,
+        pages: vec![PageBytes { all: 4096, state: 1024 }],
     };
     let (engine, _thread) = EngineHandle::spawn(engine).unwrap();
     let template = || {

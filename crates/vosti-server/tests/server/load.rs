@@ -63,6 +63,11 @@ async fn status_and_metrics_wait_for_no_step() {
         (&status["steps"], status["running"].as_u64().unwrap() + status["waiting"].as_u64().unwrap()),
         (&json!(0), 1)
     );
+    let group = &status["page_groups"][0];
+    assert_eq!(
+        (&group["total"], &group["page_bytes"], &group["state_bytes"]),
+        (&status["pages_total"], &json!(4096), &json!(1024))
+    );
     assert_eq!(metric(&server.send(get("/metrics")).await.text, "vosti:steps_total{"), 0.0);
     server.step(50);
     assert_eq!(asked.await.unwrap().status, 200);

@@ -18,7 +18,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use vosti_engine::handle::EngineThread;
 use vosti_engine::{EngineHandle, Policy};
 use vosti_server::cors::Origins;
-use vosti_server::{Identity, Limits, Server, ServerConfig, ServerHandle, Service, TlsFiles};
+use vosti_server::{Identity, Limits, PageBytes, Server, ServerConfig, ServerHandle, Service, TlsFiles};
+use vosti_wiring::{page_bytes, state_bytes};
 
 /// Threads that speak HTTP; the work is in the engine.
 const HTTP_THREADS: usize = 2;
@@ -91,12 +92,15 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     let deployment = open::load(&flags.model, &options)?;
     let engine = open::engine_for_any(&deployment, &flags, sequences)?;
     open::banner(&deployment, &engine);
+    let program = deployment.program();
+    let pages = page_bytes(program).into_iter().zip(state_bytes(program));
     let identity = Identity {
         fingerprint: deployment.fingerprint().to_string(),
         arithmetic: deployment.arithmetic(),
-        vocab: deployment.program().vocab,
-        context: deployment.program().context as usize,
+        vocab: program.vocab,
+        context: program.context as usize,
         running_max: engine.policy().running_max,
+        pages: pages.map(|(all, state)| PageBytes { all, state }).collect(),
     };
     let text = deployment.text()?;
     let (engine, thread) = EngineHandle::spawn(engine)?;

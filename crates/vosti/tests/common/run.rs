@@ -12,7 +12,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 38] = [
+pub const TINY: [&str; 39] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -50,6 +50,7 @@ pub const TINY: [&str; 38] = [
     "nemotron-h",    // Mamba 2, attention or a perceptron without a gate in each layer
     "nemotron3",     // the same with experts without a gate beside such a perceptron
     "falcon-h1",     // attention and Mamba 2 beside each other, factors of projections
+    "minimax-m2",    // experts with a sigmoid, one norm of all heads, of which half turns
     "ernie4_5",      // pairs that rotate are neighbours in the files
 ];
 
