@@ -1,12 +1,15 @@
 """Common clients of the API, each against a started server: what it asks, and whether it got it.
 
     python3 -m venv clients
-    clients/bin/pip install openai anthropic litellm langchain-openai langchain-anthropic llama-index-llms-openai-like llm \\
-        vllm-router==0.1.17 'lm-eval[api]==0.4.13' transformers mcp ollama
+    clients/bin/pip install uv
+    clients/bin/uv pip install --python clients/bin/python openai anthropic litellm langchain-openai langchain-anthropic \\
+        'llama-index-llms-openai-like>=0.8' llm vllm-router==0.1.17 'lm-eval[api]==0.4.13' transformers mcp ollama
+    npm install --prefix clients ai @ai-sdk/openai-compatible @ai-sdk/openai zod ollama
     vosti serve --port 8000 &
     clients/bin/python bench/server/clients.py http://127.0.0.1:8000
 
 Prints a table. Passes (exit code 0) if every client is installed and got what it asked for; with --only NAME,... only these are tried.
+Clients in JavaScript are in clients.mjs, and `npm:` stands before their names.
 """
 
 import argparse
@@ -345,18 +348,41 @@ def fill_in_the_middle(base, model):
     check(status == 200 and "[DONE]" in text or status == 400 and "fills gaps" in text, text)
 
 
-@client("ai-sdk")
-def generate_object(base, model):
-    """the shape of its generateObject, written by hand: a strict schema is kept to"""
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **TOOL}
-    body = {"model": model, "messages": ASK, "max_tokens": 64, "seed": 7,
-            "response_format": {"type": "json_schema", "json_schema": {"name": "response", "strict": True, "schema": schema}}}
-    status, _, text = post(base, "/v1/chat/completions", body)
-    check(status == 200 and json.loads(json.loads(text)["choices"][0]["message"]["content"])["city"] in ("Paris", "Rome"), text)
+def javascript(package, base, model):
+    """Runs a client of clients.mjs with the packages that npm put beside this Python's."""
+    script = pathlib.Path(__file__).with_suffix(".mjs").read_text()
+    command = ["node", "--input-type=module", "-", package, base, model]
+    done = subprocess.run(command, input=script, cwd=sys.prefix, capture_output=True, text=True)
+    check(done.returncode == 0, f"node ended with {done.returncode}: {done.stderr}")
+
+
+@client("npm:ai")
+def ai_sdk(base, model):
+    """generateObject by chat and by Responses: an object, an enum, a list, any object; streamObject, a tool, streamText"""
+    javascript("ai", base, model)
+
+
+@client("npm:ollama")
+def ollama_javascript(base, model):
+    """chat: with the seed of an earlier answer, streamed, a schema; the list of models, a model that is not there"""
+    javascript("ollama", base, model)
 
 
 #: Requests that are written like a program's own need no package.
-BY_HAND = ("open-webui", "claude-code", "codex", "continue", "ai-sdk")
+BY_HAND = ("open-webui", "claude-code", "codex", "continue")
+
+
+def version(package):
+    """The installed version; "" if there is none."""
+    if package in BY_HAND:
+        return "-"
+    try:
+        if package.startswith("npm:"):
+            described = pathlib.Path(sys.prefix, "node_modules", package.removeprefix("npm:"), "package.json")
+            return json.loads(described.read_text())["version"]
+        return importlib.metadata.version(package)
+    except (importlib.metadata.PackageNotFoundError, FileNotFoundError):
+        return ""
 
 
 def main():
@@ -367,24 +393,22 @@ def main():
     base = options.url.rstrip("/")
     model = json.load(urllib.request.urlopen(base + "/v1/models"))["data"][0]["id"]
     wanted = [name for name in options.only.split(",") if name] or list(CLIENTS)
-    failures, rows = [], []
+    failures = []
+    print("| client | version | asked for | |\n| --- | --- | --- | --- |", flush=True)
     for package in wanted:
-        try:
-            version = "-" if package in BY_HAND else importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            rows.append((package, "", "", "not installed"))
+        found = version(package)
+        if not found:
+            print(f"| {package} | | | not installed |", flush=True)
             failures.append(f"{package} is not installed")
             continue
         for function in CLIENTS[package]:
+            result = "passed"
             try:
                 function(base, model)
-                rows.append((package, version, function.__doc__, "passed"))
             except Exception as error:  # A client may fail in any way.
-                rows.append((package, version, function.__doc__, "failed"))
+                result = "failed"
                 failures.append("".join(traceback.format_exception(error)[-3:]))
-    print("| client | version | asked for | |\n| --- | --- | --- | --- |")
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
+            print(f"| {package} | {found} | {function.__doc__} | {result} |", flush=True)
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0
