@@ -44,11 +44,12 @@ const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\
 
 const PLAIN: Pre = Pre { names: &[], cut: Cut::Words, whole_words: false, nfc: false, add_bos: false };
 
-/// Llama 3, Falcon 3, LFM2 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3 (`smaug-bpe`); GLM; Qwen and R1's
-/// Qwens; Mistral Nemo, Ministral and Mistral Small; Phi 4 mini; SmolLM 2; Granite 3 (`refact`) and those like it; GPT-2's.
+/// Llama 3, Falcon 3, Falcon H1, Nemotron (`pixtral`), LFM2 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3
+/// (`smaug-bpe`); GLM; Qwen and R1's Qwens; Qwen 3.5; Mistral Nemo, Ministral and Mistral Small; Phi 4 mini, gpt-oss and MiniMax M2;
+/// SmolLM 2; Granite 3 (`refact`) and those like it; Command R's; GPT-2's and OLMoE's.
 const PRE: [Pre; 10] = [
     Pre {
-        names: &["llama-bpe", "llama-v3", "llama3", "falcon3", "pixtral", "lfm2"],
+        names: &["llama-bpe", "llama-v3", "llama3", "falcon3", "falcon-h1", "pixtral", "lfm2"],
         cut: Cut::Matches(LLAMA3),
         whole_words: true,
         add_bos: true,
@@ -59,7 +60,7 @@ const PRE: [Pre; 10] = [
     Pre { names: &["qwen2", "deepseek-r1-qwen"], cut: Cut::Matches(QWEN2), nfc: true, ..PLAIN },
     Pre { names: &["qwen35"], cut: Cut::Matches(QWEN35), nfc: true, ..PLAIN },
     Pre { names: &["tekken"], cut: Cut::Matches(TEKKEN), whole_words: true, add_bos: true, ..PLAIN },
-    Pre { names: &["gpt-4o"], cut: Cut::Matches(GPT4O), ..PLAIN },
+    Pre { names: &["gpt-4o", "minimax-m2"], cut: Cut::Matches(GPT4O), ..PLAIN },
     Pre { names: &["smollm", "refact", "starcoder"], cut: Cut::Digits, ..PLAIN },
     Pre { names: &["command-r"], cut: Cut::Digits, nfc: true, add_bos: true, ..PLAIN },
     Pre { names: &["gpt-2", "mpt", "olmo"], cut: Cut::Words, ..PLAIN },
@@ -126,6 +127,49 @@ mod tests {
         assert_eq!(words("gpt-2", text), ["HelloWorld", "_don", "'t", "_12345", "_ok", "/", "|", "_x"]);
         let refact = ["HelloWorld", "_don", "'t", "_", "1", "2", "3", "4", "5", "_ok", "/", "|", "_x"];
         assert_eq!(words("refact", text), refact);
+    }
+
+    /// The names in the GGUF files of each family, by llama.cpp's converter; none where all files have Sentencepiece's kind.
+    const PUBLISHED: [(&str, &[&str]); 28] = [
+        ("Llama", &["llama-bpe", "falcon3", "smollm", "deepseek-r1-qwen"]),
+        ("Mistral", &["tekken"]),
+        ("Qwen 2", &["qwen2", "deepseek-r1-qwen"]),
+        ("Qwen 3", &["qwen2"]),
+        ("Qwen 3 MoE", &["qwen2"]),
+        ("Qwen 3.5", &["qwen35"]),
+        ("Qwen 3.5 MoE", &["qwen35"]),
+        ("Qwen 3 Next", &["qwen2"]),
+        ("Phi 3", &["dbrx", "gpt-4o"]),
+        ("Gemma 2", &[]),
+        ("Gemma 3", &[]),
+        ("Gemma 4", &[]),
+        ("OLMo 2", &["dbrx"]),
+        ("OLMoE", &["olmo"]),
+        ("Granite", &["refact", "dbrx"]),
+        ("Granite MoE", &["refact"]),
+        ("Granite 4", &["dbrx"]),
+        ("SmolLM 3", &["smaug-bpe"]),
+        ("ERNIE 4.5", &[]),
+        ("GLM 4.5", &["glm4"]),
+        ("gpt-oss", &["gpt-4o"]),
+        ("LFM2", &["lfm2"]),
+        ("LFM2 MoE", &["lfm2"]),
+        ("Mamba 2", &["mpt"]),
+        ("Nemotron H", &["pixtral"]),
+        ("Nemotron 3", &["pixtral"]),
+        ("Falcon H1", &["falcon-h1"]),
+        ("MiniMax M2", &["minimax-m2"]),
+    ];
+
+    #[test]
+    fn the_files_of_every_family_name_one_that_is_known() {
+        for family in &crate::families::FAMILIES {
+            let row = PUBLISHED.iter().find(|(name, _)| *name == family.name);
+            let (_, names) = row.unwrap_or_else(|| panic!("which tokenizers do GGUF files of {} name?", family.name));
+            for name in *names {
+                assert!(find(name).is_ok(), "{}: {name}", family.name);
+            }
+        }
     }
 
     #[test]
