@@ -3,7 +3,7 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, Scales, ShortConv};
+use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, ShortConv};
 use crate::error::{ModelError, Result};
 use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, MAMBAS, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
 
@@ -47,15 +47,8 @@ fn whole(d: &Decoder) -> Option<Wrong> {
         })
         .or_else(|| (!eps).then(|| ("rms_norm_eps", format!("is {}, not between 0 and 1", d.eps))))
         .or_else(|| not_positive("embedding_multiplier", d.embed_scale))
-        .or_else(|| not_positive("logits_scaling or lm_head_multiplier", d.logits_divisor.into()))
-        .or_else(|| scales(&d.scales))
+        .or_else(|| not_positive("logits_scaling", d.logits_divisor.into()))
         .or_else(|| capped("final_logit_softcapping", d.final_softcap))
-}
-
-fn scales(scales: &Scales) -> Option<Wrong> {
-    let Scales { query, key, value, output, mamba, mamba_out, gate, down } = *scales;
-    let all = [query, key, value, output, mamba_out, gate, down].into_iter().chain(mamba);
-    all.filter_map(|scale| not_positive("a multiplier of projections", scale.into())).next()
 }
 
 /// A soft cap is a positive number, or zero for none.

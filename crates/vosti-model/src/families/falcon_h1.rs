@@ -34,15 +34,15 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
         None => mamba::read_config(fields, FAMILY.name, &Keys::USUAL)?,
     };
     let decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
-    let one = |key: &str| fields.f64_or(key, 1.0);
-    let [gate, down] = multipliers(fields, "mlp_multipliers")?;
+    let one = |key: &str| factor(fields, key, fields.f64_or(key, 1.0)?);
+    let [gate, down] = factors(fields, "mlp_multipliers")?;
     let (attended, into) = (one("attention_in_multiplier")?, one("ssm_in_multiplier")? as f32);
     let scales = Scales {
         query: attended as f32,
         key: (attended * one("key_multiplier")?) as f32,
         value: attended as f32,
         output: one("attention_out_multiplier")? as f32,
-        mamba: multipliers(fields, "ssm_multipliers")?.map(|own| into * own),
+        mamba: factors(fields, "ssm_multipliers")?.map(|own| into * own),
         mamba_out: one("ssm_out_multiplier")? as f32,
         gate,
         down,
@@ -56,12 +56,21 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     })
 }
 
+/// A factor that f32 holds, also multiplied by another. Error: it is none.
+fn factor(fields: &Fields, key: &str, value: f64) -> Result<f64> {
+    let good = (1e-9..=1e9).contains(&value);
+    good.then_some(value).ok_or_else(|| fields.bad(key, format!("has the factor {value}, not one from 1e-9 to 1e9")))
+}
+
 /// A list of factors; ones if the file has none.
-fn multipliers<const N: usize>(fields: &Fields, key: &str) -> Result<[f32; N]> {
+fn factors<const N: usize>(fields: &Fields, key: &str) -> Result<[f32; N]> {
     if fields.get(key).is_none() {
         return Ok([1.0; N]);
     }
     let numbers = fields.floats(key)?;
+    for number in &numbers {
+        factor(fields, key, f64::from(*number))?;
+    }
     <[f32; N]>::try_from(&numbers[..]).map_err(|_| fields.bad(key, format!("has {} numbers, not {N}", numbers.len())))
 }
 
