@@ -238,14 +238,13 @@ fn needed(decoder: &Decoder, target: &str, act: Dtype) -> Result<BTreeSet<Spec>>
     Ok(texts)
 }
 
-/// Checks that the TTIR of every kernel of a plan is built in. Error: the first kernel without TTIR.
-pub fn check_kernels(plan: &ModelPlan) -> Result<()> {
-    for spec in specs(plan) {
-        if vosti_kernels::ttir(&spec).is_none() {
-            return Err(ModelError::NoKernel { spec: spec.to_string() });
-        }
-    }
-    Ok(())
+/// Checks that the TTIR of every kernel of a plan for a target is built in. Error: the first kernel without TTIR.
+pub fn check_kernels(plan: &ModelPlan, target: &str) -> Result<()> {
+    let missing = specs(plan).into_iter().find(|spec| vosti_kernels::ttir(spec).is_none());
+    missing.map_or(Ok(()), |spec| {
+        let spec = spec.to_string();
+        Err(if target == CPU { ModelError::NoKernel { spec } } else { ModelError::NotOnGpu { spec } })
+    })
 }
 
 #[cfg(test)]

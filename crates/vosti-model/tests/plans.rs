@@ -215,6 +215,23 @@ fn tensors_of_images_and_sounds_are_counted_and_left_out() {
 }
 
 #[test]
+fn a_model_without_kernels_for_gpus_is_refused_there_and_says_where_it_runs() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/falcon-h1/config.json");
+    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let heads = config["mamba_n_heads"].as_u64().unwrap();
+    let sizes = [("mamba_d_state", 256), ("mamba_d_head", 64), ("mamba_d_ssm", heads * 64)];
+    sizes.into_iter().for_each(|(key, size)| config[key] = size.into());
+    let decoder = families::from_config("config.json", &config).unwrap();
+    for target in vosti_kernels::targets() {
+        let checked = check_kernels(&plan(&decoder, &Target::named(target), None).unwrap(), target);
+        match target {
+            "cpu" => checked.unwrap(),
+            _ => assert!(checked.unwrap_err().to_string().starts_with("this model runs on processors only"), "{target}"),
+        }
+    }
+}
+
+#[test]
 fn every_published_model_has_its_kernels_built_in_on_every_target() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
     let mut seen = 0;
@@ -225,7 +242,7 @@ fn every_published_model_has_its_kernels_built_in_on_every_target() {
             let decoder = families::from_config("config.json", &config).unwrap();
             for target in vosti_kernels::targets() {
                 let plan = plan(&decoder, &Target::named(target), None).unwrap();
-                check_kernels(&plan).unwrap_or_else(|error| panic!("{}, {target}: {error}", path.display()));
+                check_kernels(&plan, target).unwrap_or_else(|error| panic!("{}, {target}: {error}", path.display()));
             }
             seen += 1;
         }
