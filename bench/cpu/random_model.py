@@ -4,7 +4,8 @@
 
 Speed and memory depend on a file's shape and types, not on its numbers, and models of these sizes cannot be fetched from
 everywhere. Types follow llama.cpp's recipe of Q4_K_M (`llama_tensor_get_type_impl`, src/llama-quant.cpp): Q6_K for the output
-matrix and, in half of the layers, for values and the perceptron's way down, and Q5_K for queries, keys and values in one. The tokenizer is VOCABULARY's.
+matrix and, in half of the layers, for values and the perceptron's way down, and Q5_K for queries, keys and values in one.
+The tokenizer is VOCABULARY's.
 """
 import sys
 from typing import NamedTuple
@@ -12,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
-
 
 
 class Shape(NamedTuple):
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     shared: int = 0
     double: bool = False
     #: Of Qwen 3.5: heads of keys and of values of a gated delta rule, which all layers but every fourth have, and their size.
-    rule: tuple[int, int, int] = ()
+    rule: tuple[int, int, int] | None = None
 
     def slides(self, layer):
         return (layer + 1) % self.period != 0
@@ -59,8 +59,9 @@ SHAPES = {
     "30b-a3b": Shape("qwen3moe", 2048, 48, 32, 4, 128, 768, 40960, 1000000.0, False, 128, 8),
     # Gemma 4 E2B and E4B
     "e2b": Shape("gemma4", 1536, 35, 8, 1, 256, 6144, 131072, 1000000.0, True, period=5, shared=20, double=True),
-    "qwen3.5-4b": Shape("qwen35", 2560, 32, 16, 4, 256, 9216, 262144, 10000000.0, True, rule=(16, 32, 128)),
     "e4b": Shape("gemma4", 2560, 42, 8, 2, 256, 10240, 131072, 1000000.0, True, period=6, shared=18),
+    # Qwen 3.5 4B
+    "qwen3.5-4b": Shape("qwen35", 2560, 32, 16, 4, 256, 9216, 262144, 10000000.0, True, rule=(16, 32, 128)),
 }
 # Numbers of its own that a layer of Gemma 4 E2B and E4B gets of a token.
 PER_LAYER = 256
@@ -215,8 +216,8 @@ def gemma_fields(writer, shape):
 
 
 def numbers(rng, shape, name, dims, columns):
-    """Ones for a norm, small random numbers for a router, so that rows choose different experts. Gemma 4 does not scale scores, so its
-    queries and keys are small, and of a head that sees all positions a quarter rotates."""
+    """Ones for a norm, small random numbers for a router, so that rows choose different experts, and for a convolution. Gemma 4 does
+    not scale scores, so its queries and keys are small, and of a head that sees all positions a quarter rotates. A state decays."""
     if name == "rope_freqs.weight":
         return np.where(np.arange(columns) < columns // 4, 1.0, 1e30).astype(np.float32)
     if name.endswith(("ssm_a", "ssm_dt.bias")):

@@ -15,7 +15,7 @@ pub(super) const FAMILY: Family = Family {
     name: "MiniMax M2",
     model_types: &["minimax_m2"],
     architecture: "minimax-m2",
-    examples: &["MiniMaxAI/MiniMax-M2", "MiniMaxAI/MiniMax-M2.5"],
+    examples: &["MiniMaxAI/MiniMax-M2"],
     head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
