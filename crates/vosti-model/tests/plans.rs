@@ -226,7 +226,9 @@ fn a_model_without_kernels_for_gpus_is_refused_there_and_says_where_it_runs() {
         let checked = check_kernels(&plan(&decoder, &Target::named(target), None).unwrap(), target);
         match target {
             "cpu" => checked.unwrap(),
-            _ => assert!(checked.unwrap_err().to_string().starts_with("this model runs on processors only"), "{target}"),
+            _ => {
+                assert!(checked.unwrap_err().to_string().starts_with("this model runs on processors only"), "{target}")
+            }
         }
     }
 }
