@@ -249,6 +249,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row("abs.bf16", H, &[H], all!(|[a, ..]| a & 0x7fff)),
     Row("abs.bf16x2", W, &[W], all!(|[a, ..]| a & 0x7fff_7fff)),
     // Comparison and Selection Instructions: setp. A comparison with NaN is false, unless its name ends in `u`.
+    Row("setp.eq.b16", P, &[H, H], all!(|[a, b, _]| (a == b).into())),
+    Row("setp.ne.b16", P, &[H, H], all!(|[a, b, _]| (a != b).into())),
     Row("setp.eq.b32", P, &[W, W], all!(|[a, b, _]| (a == b).into())),
     Row("setp.ne.b32", P, &[W, W], all!(|[a, b, _]| (a != b).into())),
     Row("setp.eq.s32", P, &[W, W], all!(|[a, b, _]| (a == b).into())),
