@@ -3,7 +3,8 @@
 A row of `qkv` has PARTS times KEY_HEADS heads of D numbers: the queries, the keys, and then GROUP values for each key head, the first
 ones of all key heads before the second ones, as llama.cpp has them in its files. A row of `ba` has their strengths and then their decays
 in the same order. In the outputs the values of one key head are neighbours. A query is also divided by the square root of D. A value's
-log-decay is `rate * softplus(a + dt_bias)`, where rates are negative, and its strength is `sigmoid(b)`.
+log-decay is `rate * softplus(a + dt_bias)`, where rates are negative, and its strength is `sigmoid(b)`. Both are written COPIES times,
+once for each slice of a value that has a program of its own in the rule.
 """
 import triton
 import triton.language as tl
@@ -20,7 +21,7 @@ def unit(x, EPS: tl.constexpr):
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)", "KEY_HEADS", "GROUP"]
-# where = ["GROUP + 2 <= PARTS", "D <= DP"]
+# where = ["GROUP + 2 <= PARTS", "D <= DP", "COPIES <= CP"]
 # [params]
 # qkv = "in 0"
 # ba = "in 1 f32"
@@ -36,6 +37,7 @@ def unit(x, EPS: tl.constexpr):
 # GROUP = "dim 1..64"
 # PARTS = "dim 3..66"
 # D = "dim 1..256"
+# COPIES = "dim 1..4"
 # SCALE = "number"
 # [shapes]
 # qkv = ["rows", "PARTS", "KEY_HEADS", "D"]
@@ -45,11 +47,12 @@ def unit(x, EPS: tl.constexpr):
 # q = ["rows", "KEY_HEADS", "D"]
 # k = ["rows", "KEY_HEADS", "D"]
 # v = ["rows", "KEY_HEADS", "GROUP", "D"]
-# g = ["rows", "KEY_HEADS", "GROUP"]
-# beta = ["rows", "KEY_HEADS", "GROUP"]
+# g = ["rows", "KEY_HEADS", "GROUP", "COPIES"]
+# beta = ["rows", "KEY_HEADS", "GROUP", "COPIES"]
 # ///
 @triton.jit
-def delta_inputs(qkv, ba, rows, rate, dt_bias, q, k, v, g, beta, KEY_HEADS, GROUP, PARTS, D, SCALE, BM: tl.constexpr, DP: tl.constexpr):
+def delta_inputs(qkv, ba, rows, rate, dt_bias, q, k, v, g, beta, KEY_HEADS, GROUP, PARTS, D, COPIES, SCALE, BM: tl.constexpr,
+                 DP: tl.constexpr, CP: tl.constexpr):
     EPS: tl.constexpr = 1e-6
     m = tl.load(rows)
     row = tl.program_id(0) * BM
@@ -76,5 +79,9 @@ def delta_inputs(qkv, ba, rows, rate, dt_bias, q, k, v, g, beta, KEY_HEADS, GROU
     b = tl.load(ba + ((long * 2 * GROUP + member) * KEY_HEADS + key_head), mask=t < m, other=0.0)
     a = tl.load(ba + (((long * 2 + 1) * GROUP + member) * KEY_HEADS + key_head), mask=t < m, other=0.0)
     decay = tl.load(rate + own) * softplus(a + tl.load(dt_bias + own))
-    tl.store(g + place, decay, mask=t < m)
-    tl.store(beta + place, 1.0 / (1.0 + tl.exp(-b)), mask=t < m)
+    strength = 1.0 / (1.0 + tl.exp(-b))
+    copy = tl.arange(0, CP)
+    cells = (place * COPIES)[:, None] + copy[None, :]
+    written = (t < m)[:, None] & (copy < COPIES)[None, :]
+    tl.store(g + cells, decay[:, None], mask=written)
+    tl.store(beta + cells, strength[:, None], mask=written)

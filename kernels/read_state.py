@@ -3,6 +3,8 @@
 With S that state, a row with the query q and the log-decay c since its page began gets exp(c) S^T q + sum over the page's entries j
 up to its own of exp(c - c_j) (k_j . q) u_j. `store_delta` and `store_mamba` write the entries. One program has a query tile, of up to
 HEIGHT rows of a request, and a head. It goes over the pages of the tile's rows by absolute index, and each row takes its own page's.
+Products go over a key's numbers in blocks of BK, because a program of a GPU has no registers for more. No sum of tile IR depends
+on BK.
 """
 import triton
 import triton.language as tl
@@ -12,6 +14,7 @@ import triton.language as tl
 # shape = "recur_read"
 # grid = ["tiles", "KEY_HEADS", "GROUP"]
 # where = ["HEIGHT <= BQ"]
+# text = ["BK"]
 # [params]
 # q = "in 0 f32"
 # tile_table = "tile_table"
@@ -37,7 +40,7 @@ import triton.language as tl
 # ///
 @triton.jit
 def read_state(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, values, decays, ends, out, KEY_HEADS, GROUP,
-               HEIGHT, DK: tl.constexpr, DV: tl.constexpr, PAGE: tl.constexpr, BQ: tl.constexpr):
+               HEIGHT, DK: tl.constexpr, DV: tl.constexpr, PAGE: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr):
     HEADS = KEY_HEADS * GROUP
     tile = tl.program_id(0)
     key_head = tl.program_id(1)
@@ -47,13 +50,11 @@ def read_state(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, v
     count = tl.load(tile_rows + tile)
     start = tl.load(tile_pos + tile)
     t = tl.arange(0, BQ)
-    d = tl.arange(0, DK)
     e = tl.arange(0, DV)
     j = tl.arange(0, PAGE)
     live = t < count
     p = start + t  # each lane's logical position
     row = (first + t).to(tl.int64)
-    queries = tl.load(q + ((row * KEY_HEADS + key_head)[:, None] * DK + d[None, :]), mask=live[:, None], other=0.0)
 
     # A row's own log-decay.
     own_page = tl.load(page_table + table + p // PAGE, mask=live, other=0)
@@ -63,17 +64,23 @@ def read_state(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, v
     for i in range(start // PAGE, tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)):
         page = tl.load(page_table + table + i)
         line = (page.to(tl.int64) * HEADS + head) * PAGE + j
-        page_k = tl.load(keys + (line[:, None] * DK + d[None, :]))
         page_u = tl.load(values + (line[:, None] * DV + e[None, :]))
         page_c = tl.load(decays + line)
         before = tl.load(page_table + table + (i - 1), mask=i > 0, other=0)
-        end = ((before.to(tl.int64) * HEADS + head) * DK + d[:, None]) * DV + e[None, :]
-        state = tl.load(ends + end, mask=i > 0, other=0.0)
 
+        near = tl.zeros((BQ, PAGE), tl.float32)
+        kept = tl.zeros((BQ, DV), tl.float32)
+        for b in tl.static_range(DK // BK):
+            d = b * BK + tl.arange(0, BK)
+            queries = tl.load(q + ((row * KEY_HEADS + key_head)[:, None] * DK + d[None, :]), mask=live[:, None], other=0.0)
+            page_k = tl.load(keys + (line[:, None] * DK + d[None, :]))
+            near = tl.dot(queries, tl.trans(page_k), near, input_precision="ieee")
+            end = ((before.to(tl.int64) * HEADS + head) * DK + d[:, None]) * DV + e[None, :]
+            state = tl.load(ends + end, mask=i > 0, other=0.0)
+            kept = tl.dot(queries, state, kept, input_precision="ieee")
         seen = i * PAGE + j[None, :] <= p[:, None]
-        near = tl.dot(queries, tl.trans(page_k), input_precision="ieee")
         near = tl.where(seen, tl.exp(own[:, None] - page_c[None, :]) * near, 0.0)
-        kept = tl.dot(queries, state, input_precision="ieee") * tl.exp(own)[:, None]
+        kept = kept * tl.exp(own)[:, None]
         new = tl.dot(near, page_u, kept, input_precision="ieee")
         # A row takes one page, its own.
         result = tl.where((p // PAGE == i)[:, None], new, result)

@@ -7,6 +7,9 @@ The entry of a page's last row also has the state exp(c) S + sum over the page's
 One program has all of the step's rows of a request for one head. It goes over their positions by absolute index. What it carries
 are the page's entries up to there: at first those of earlier steps, from the cache, and then those of this step as it stores them.
 So all sums are the same wherever a step begins. No number stored is other than finite.
+
+With ACROSS, values lie across in their tile, so the product at a page's end turns both of its factors. A factor that it takes as it
+is, Triton carries in registers in the product's layout, many times over. Tile IR gives the same bits.
 """
 import triton
 import triton.language as tl
@@ -15,6 +18,7 @@ import triton.language as tl
 # /// contract
 # shape = "recur_store"
 # grid = ["tiles", "KEY_HEADS", "GROUP"]
+# text = ["ACROSS"]
 # [params]
 # k = "in 0 f32"
 # v = "in 1 f32"
@@ -43,7 +47,8 @@ import triton.language as tl
 # ///
 @triton.jit
 def store_delta(k, v, g, beta, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, values, decays, ends,
-                KEY_HEADS, GROUP, DK: tl.constexpr, DV: tl.constexpr, PAGE: tl.constexpr):
+                KEY_HEADS, GROUP, DK: tl.constexpr, DV: tl.constexpr, PAGE: tl.constexpr,
+                ACROSS: tl.constexpr):
     LARGEST: tl.constexpr = 3.3895313892515355e38
     HEADS = KEY_HEADS * GROUP
     tile = tl.program_id(0)
@@ -65,6 +70,8 @@ def store_delta(k, v, g, beta, tile_table, tile_row, tile_rows, tile_pos, page_t
     lines = (here.to(tl.int64) * HEADS + head) * PAGE + j
     page_k = tl.load(keys + (lines[:, None] * DK + d[None, :]), mask=old[:, None], other=0.0)
     page_u = tl.load(values + (lines[:, None] * DV + e[None, :]), mask=old[:, None], other=0.0)
+    if ACROSS:
+        page_u = tl.trans(page_u)
     page_c = tl.load(decays + lines, mask=old, other=0.0)
     follows = (count > 0) & (begun > 0)
     before = tl.load(page_table + table + (begun - 1), mask=follows, other=0)
@@ -86,7 +93,10 @@ def store_delta(k, v, g, beta, tile_table, tile_row, tile_rows, tile_pos, page_t
         own_c = tl.sum(tl.where(j == at - 1, page_c, 0.0), 0) + decay
         own_c = tl.where(tl.abs(own_c) <= LARGEST, own_c, 0.0)
         near = tl.where(seen, tl.exp(own_c - page_c) * tl.sum(page_k * own_k[None, :], 1), 0.0)
-        inner = tl.sum(tl.where(seen[:, None], near[:, None] * page_u, 0.0), 0)
+        if ACROSS:
+            inner = tl.sum(tl.where(seen[None, :], near[None, :] * page_u, 0.0), 1)
+        else:
+            inner = tl.sum(tl.where(seen[:, None], near[:, None] * page_u, 0.0), 0)
         kept = tl.exp(own_c) * tl.sum(own_k[:, None] * state, 0)
         own_u = strength * (own_v - (kept + inner))
         own_u = tl.where(tl.abs(own_u) <= LARGEST, own_u, 0.0)
@@ -95,13 +105,17 @@ def store_delta(k, v, g, beta, tile_table, tile_row, tile_rows, tile_pos, page_t
         tl.store(decays + line, own_c)
         own = j == at
         page_k = tl.where(own[:, None], own_k[None, :], page_k)
-        page_u = tl.where(own[:, None], own_u[None, :], page_u)
+        if ACROSS:
+            page_u = tl.where(own[None, :], own_u[:, None], page_u)
+        else:
+            page_u = tl.where(own[:, None], own_u[None, :], page_u)
         page_c = tl.where(own, own_c, page_c)
 
         # The page's last row has all of its rows before it, so the state is the same whenever it comes.
         if at == PAGE - 1:
             faded = page_k * tl.exp(own_c - page_c)[:, None]
-            state = tl.dot(tl.trans(faded), page_u, tl.exp(own_c) * state, input_precision="ieee")
+            rows_u = tl.trans(page_u) if ACROSS else page_u
+            state = tl.dot(tl.trans(faded), rows_u, tl.exp(own_c) * state, input_precision="ieee")
             state = tl.where(tl.abs(state) <= LARGEST, state, 0.0)
             cells = ((page.to(tl.int64) * HEADS + head) * DK + d[:, None]) * DV + e[None, :]
             tl.store(ends + cells, state)

@@ -53,7 +53,7 @@ def norm_gated(l):
 
 def delta_inputs(l):
     """Queries and keys of length one, values, log-decays and strengths."""
-    keys, group, d, parts = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D", "PARTS"))
+    keys, group, d, parts, copies = (l.int(n) for n in ("KEY_HEADS", "GROUP", "D", "PARTS", "COPIES"))
     x = l.inputs("qkv", parts * keys * d).reshape(-1, parts, keys, d)
     ba = l.inputs("ba", 2 * group * keys).reshape(-1, 2, group, keys)
     rate, bias = (l[name].reshape(group, keys) for name in ("rate", "dt_bias"))
@@ -64,8 +64,9 @@ def delta_inputs(l):
     strength = 1 / (1 + np.exp(-ba[:, 0]))
     # A logarithm near 1 is off by what its argument is.
     decay_off = 16 * F32 * (np.abs(decay) + np.abs(rate) * (1 + np.abs(total)))
-    rows = [unit[:, 0], unit[:, 1], x[:, 2:2 + group].swapaxes(1, 2), decay.swapaxes(1, 2), strength.swapaxes(1, 2)]
-    offs = [(d + 16) * F32 * np.abs(unit[:, 0]), (d + 16) * F32 * np.abs(unit[:, 1]), 0 * rows[2], decay_off.swapaxes(1, 2), 16 * F32 * rows[4]]
+    decay, decay_off, strength = (each.swapaxes(1, 2).repeat(copies, -1) for each in (decay, decay_off, strength))
+    rows = [unit[:, 0], unit[:, 1], x[:, 2:2 + group].swapaxes(1, 2), decay, strength]
+    offs = [(d + 16) * F32 * np.abs(unit[:, 0]), (d + 16) * F32 * np.abs(unit[:, 1]), 0 * rows[2], decay_off, 16 * F32 * strength]
     names = ("q", "k", "v", "g", "beta")
     return {name: (value.reshape(len(x), -1), off.reshape(len(x), -1)) for name, value, off in zip(names, rows, offs)}
 

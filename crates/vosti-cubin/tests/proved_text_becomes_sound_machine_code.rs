@@ -86,6 +86,25 @@ fn large_heads_fit_every_target() {
     }
 }
 
+/// A program has registers for 64 columns of a state, with the page's entries beside them: the largest states of published models,
+/// whose wider ones are cut into slices.
+#[test]
+fn states_fit_every_target() {
+    let Some(tool) = toolchain() else { return };
+    let stems = [
+        "read_state-bf16-BK32-BQ16-DK256-DV64-GROUP2-HEIGHT16-KEY_HEADS16-PAGE64",
+        "store_delta-bf16-ACROSS1-DK128-DV64-GROUP4-KEY_HEADS16-PAGE64",
+        "store_mamba-bf16-DK256-DV64-GROUP2-KEY_HEADS16-PAGE64",
+    ];
+    let specs = stems.map(|stem| parse_stem(stem).unwrap());
+    for arch in Arch::ALL {
+        for artifact in tool.compile_checked_in(&format!("cuda-{arch}"), &specs).unwrap() {
+            let facts = inspect(&artifact, contract(&artifact), arch).unwrap();
+            println!("{arch} {}: {facts:?}", artifact.spec);
+        }
+    }
+}
+
 /// A loop without matrix products loads ahead too: the kernel that combines splits loads the next splits, of four rows each.
 #[test]
 fn the_combination_of_splits_has_the_next_ones_on_their_way() {

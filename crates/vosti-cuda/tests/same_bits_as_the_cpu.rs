@@ -9,7 +9,7 @@ use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
 use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, Sampling, SamplingParams, Speculation, math};
 use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
-use vosti_stand_in::{StandIn, TARGET, cubins, numbers, plan, plan_up_to};
+use vosti_stand_in::{StandIn, TARGET, cubins, numbers, plan, plan_changed, plan_up_to};
 
 /// Both devices' source of weights.
 struct Random<'a>(&'a ModelPlan);
@@ -211,6 +211,21 @@ fn a_step_of_more_rows_than_scratch_has_room_for_has_the_cpu_devices_bits() {
 #[test]
 fn a_llama_has_the_cpu_devices_bits() {
     check("tests/tiny/llama/config.json");
+}
+
+/// A GPU's programs have 64 columns of a state each, so the plan cuts a head of 128 values into two slices, with keys of their own.
+#[test]
+fn slices_of_a_state_give_the_whole_states_bits() {
+    let heads = [("linear_key_head_dim", 128), ("linear_value_head_dim", 128)];
+    let of = |target| plan_changed("tests/tiny/qwen3_5/config.json", &heads, target, 512);
+    let (whole, sliced) = (of("cpu"), of(TARGET));
+    let heads =
+        |plan: &ModelPlan| plan.program.groups.iter().flat_map(|group| &group.state).map(|part| part.heads).max();
+    assert_eq!((heads(&whole), heads(&sliced)), (Some(4), Some(8)));
+    let prompts = [(70, 2), (3, 3)];
+    let (wanted, ()) = serve(cpu(&whole), &whole, &prompts, |_| ());
+    let (bits, ()) = serve(cuda(&sliced, StandIn::default(), true), &sliced, &prompts, |_| ());
+    assert!(bits == wanted, "slices have other bits");
 }
 
 #[test]

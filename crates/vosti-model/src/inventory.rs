@@ -88,15 +88,15 @@ pub(crate) const RULE_TAPS: u32 = 4;
 
 /// Sizes of a Mamba 2 layer's states: numbers of a key and of a value. Published models have the last four.
 pub(crate) const MAMBAS: [(u32, u32); 5] = [(32, 16), (128, 32), (128, 64), (256, 64), (256, 128)];
-/// The largest key of a state on a GPU: no GPU runs a layer with a state, and larger ones would not fit one.
-const STATE_MAX_GPU: i64 = 128;
+/// The most columns of a state that a program of a GPU has registers for.
+pub(crate) const COLUMNS_MAX_GPU: u32 = 64;
 
 /// Numbers of a key and of a value of a delta rule's state that only tests of its kernel have.
 const STATE: (u32, u32) = (32, 16);
 
 /// Experts that a row may choose.
 pub(crate) const CHOICES: [u32; 6] = [1, 2, 4, 6, 8, 10];
-/// The most experts that a row may choose on a GPU. Published models with ten have layers with a state, which run on processors only.
+/// The most experts that a row may choose on a GPU. Qwen 3 Next and Granite 4 H small have ten.
 const CHOICES_MAX_GPU: i64 = 8;
 /// Rooms for a layer's experts: the most experts of each.
 const EXPERTS: [u32; 3] = [128, 256, 512];
@@ -156,9 +156,8 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
         texts.retain(
             |text| !matches!(text.constants.get("TOPK"), Some(Const::Int(chosen)) if *chosen > CHOICES_MAX_GPU),
         );
-        texts.retain(|text| !matches!(text.constants.get("DK"), Some(Const::Int(size)) if *size > STATE_MAX_GPU));
-        // Results of a state are in FP32 in front of a product in integers, and no GPU runs a layer with a state.
-        texts.retain(|text| text.kernel != "gather" || text.act == Dtype::Bf16);
+        let most = i64::from(COLUMNS_MAX_GPU);
+        texts.retain(|text| !matches!(text.constants.get("DV"), Some(Const::Int(size)) if *size > most));
     }
     Ok(texts)
 }

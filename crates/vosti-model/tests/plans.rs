@@ -219,7 +219,7 @@ fn a_model_without_kernels_for_gpus_is_refused_there_and_says_where_it_runs() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/falcon-h1/config.json");
     let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let heads = config["mamba_n_heads"].as_u64().unwrap();
-    let sizes = [("mamba_d_state", 256), ("mamba_d_head", 64), ("mamba_d_ssm", heads * 64)];
+    let sizes = [("mamba_d_state", 256), ("mamba_d_head", 128), ("mamba_d_ssm", heads * 128)];
     sizes.into_iter().for_each(|(key, size)| config[key] = size.into());
     let decoder = families::from_config("config.json", &config).unwrap();
     for target in vosti_kernels::targets() {

@@ -562,10 +562,16 @@ pub fn plan(config: &str, target: &str, layers: Option<usize>) -> ModelPlan {
 
 /// As [`plan`], for requests of up to `context` positions.
 pub fn plan_up_to(config: &str, target: &str, layers: Option<usize>, context: u32) -> ModelPlan {
+    let layers = layers.map(|layers| ("num_hidden_layers", layers));
+    plan_changed(config, &layers.into_iter().collect::<Vec<_>>(), target, context)
+}
+
+/// As [`plan_up_to`], with other numbers in the configuration.
+pub fn plan_changed(config: &str, changes: &[(&str, usize)], target: &str, context: u32) -> ModelPlan {
     let path = format!("{}/../vosti-model/{config}", env!("CARGO_MANIFEST_DIR"));
     let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    if let Some(layers) = layers {
-        config["num_hidden_layers"] = layers.into();
+    for (key, number) in changes {
+        config[*key] = (*number).into();
     }
     let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
     vosti_model::plan(&decoder, &Target::named(target).with_lists(), Some(context)).unwrap()

@@ -4,6 +4,7 @@ mod common;
 
 use common::formulas::*;
 use common::{Sequences, int, launch};
+use std::iter;
 use vosti_contract::Role;
 
 const BATCH: &Sequences = &[(3, 61), (1, 200), (17, 0)];
@@ -80,7 +81,7 @@ fn heads_are_normed_and_multiplied_by_the_silus_of_their_gates_in_the_gates_orde
 fn a_delta_rule_takes_unit_queries_and_keys_values_decays_and_strengths() {
     for spec in small("delta_inputs") {
         let mut l = launch(&spec, BATCH, 43);
-        let [heads, group, parts, d] = ["KEY_HEADS", "GROUP", "PARTS", "D"].map(|n| int(&spec, n));
+        let [heads, group, parts, d, copies] = ["KEY_HEADS", "GROUP", "PARTS", "D", "COPIES"].map(|n| int(&spec, n));
         let (qkv, ba) = (wide(&l, Role::In(0)), wide(&l, Role::In(1)));
         let (rate, bias) = (wide(&l, Role::Weight(0)), wide(&l, Role::Weight(1)));
         let mut y: [Vec<f64>; 5] = Default::default();
@@ -96,8 +97,9 @@ fn a_delta_rule_takes_unit_queries_and_keys_values_decays_and_strengths() {
                 for m in 0..group {
                     let own = m * heads + h;
                     y[2].extend(head(2 + m, h));
-                    y[3].push(rate[own] * (ba[group * heads + own] + bias[own]).exp().ln_1p());
-                    y[4].push(sigmoid(ba[own]));
+                    let decay = rate[own] * (ba[group * heads + own] + bias[own]).exp().ln_1p();
+                    y[3].extend(iter::repeat_n(decay, copies));
+                    y[4].extend(iter::repeat_n(sigmoid(ba[own]), copies));
                 }
             }
         }

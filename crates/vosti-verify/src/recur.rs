@@ -460,14 +460,14 @@ impl<'k> Prover<'k, '_> {
         Ok((!kept).then_some(at))
     }
 
-    /// Iterations that may have changed a lane last, by the number that were finished: the one before, the one of the page's
-    /// place with the lane's number, and the last one of the page before.
+    /// Iterations that may have changed a lane last, by the number that were finished: the one before, the last one of the page
+    /// before, and the one of the page's place with the lane's number, on each axis.
     fn guesses(&mut self, lo: Term, done: Term, idx: &[Term], size: i128) -> Vec<Term> {
         let here = self.t.add(lo, done);
         let place = self.t.rem(here, size);
         let page = self.t.sub(done, place);
         let mut guesses = vec![self.t.add_int(done, -1), self.t.add_int(page, -1)];
-        guesses.extend(idx.first().map(|lane| self.t.add(page, *lane)));
+        guesses.extend(idx.iter().map(|lane| self.t.add(page, *lane)));
         guesses
     }
 }

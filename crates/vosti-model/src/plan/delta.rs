@@ -7,12 +7,14 @@
 
 use vosti_contract::Const;
 use vosti_core::Dtype;
+use vosti_kernels::CPU;
 
 use super::conv::Convolution;
 use super::state::State;
 use super::{Builder, Factor, MIXER, Output, int};
 use crate::decoder::{DeltaRule, DeltaTensors};
 use crate::error::Result;
+use crate::inventory::COLUMNS_MAX_GPU;
 use crate::recipe::{MatrixPart, Order, Turned};
 use crate::tensor_names::Slot;
 
@@ -59,8 +61,9 @@ impl Builder<'_> {
         self.held.push(z);
         let qkv = self.product_beside(index, ("delta_qkv", qkv), (stream, plain))?;
         let Inputs { q, k, v, g, beta } = self.delta_inputs(index, rule, qkv, ba)?;
-        let DeltaRule { key_heads, group, head_dim, .. } = *rule;
-        let state = State { store: "store_delta", key_heads, group, key: head_dim, value: head_dim };
+        let (DeltaRule { key_heads, head_dim, .. }, slices) = (*rule, self.slices(rule));
+        let (group, value) = (rule.group * slices, head_dim / slices);
+        let state = State { store: "store_delta", key_heads, group, key: head_dim, value };
         let results = self.recur(&state, vec![k, v, g, beta], q)?;
         let buffer = self.norm_gated(index, rule, (results, z))?;
         self.held.clear();
@@ -69,6 +72,13 @@ impl Builder<'_> {
         output.columns = self.turned(rule, rule.head_dim);
         let projection = self.factor(&format!("layers.{index}.delta_out"), vec![output], rule.values());
         Ok(Output { buffer, width: rule.values(), projection })
+    }
+
+    /// How many programs have a value head between them: a program of a GPU has registers for some columns of a state only. No
+    /// column depends on another. Each slice is a head to what follows, with keys and log-decays of its own in its entries.
+    fn slices(&self, rule: &DeltaRule) -> u32 {
+        let most = if self.target.name == CPU { rule.head_dim } else { COLUMNS_MAX_GPU };
+        rule.head_dim.div_ceil(most)
     }
 
     /// The product that gives strengths and decays before their functions, in FP32.
@@ -100,11 +110,13 @@ impl Builder<'_> {
             ("GROUP", int(rule.group)),
             ("PARTS", int(rule.group + 2)),
             ("D", int(rule.head_dim)),
+            ("COPIES", int(self.slices(rule))),
             ("SCALE", Const::Float(f64::from(rule.head_dim).powf(-0.5))),
         ];
         let k = self.bind("delta_inputs", &dims, vec![rate, bias])?;
         let mut outs = vec![];
-        for width in [rule.keys(), rule.keys(), rule.values(), rule.heads(), rule.heads()] {
+        let copies = rule.heads() * self.slices(rule);
+        for width in [rule.keys(), rule.keys(), rule.values(), copies, copies] {
             let others = [&outs[..], &[mixed, ba]].concat();
             outs.push(self.scratch_as(width, Dtype::F32, &others));
         }

@@ -1,5 +1,7 @@
 //! What the evaluator of `forward.rs` computes for layers with a state.
 
+use std::iter;
+
 use vosti_core::Op;
 use vosti_kernels::Launch;
 
@@ -35,7 +37,7 @@ impl Evaluator<'_> {
 
     /// What a gated delta rule takes of each row.
     pub fn delta_inputs(&mut self, launch: &Launch, ins: &[u32], outs: &[u32]) {
-        let [heads, group, d] = ["KEY_HEADS", "GROUP", "D"].map(|name| int(launch, name));
+        let [heads, group, d, copies] = ["KEY_HEADS", "GROUP", "D", "COPIES"].map(|name| int(launch, name));
         let (rate, bias) = (self.weight(launch, "rate"), self.weight(launch, "dt_bias"));
         let (qkv, ba) = (&self.buffers[ins[0] as usize], &self.buffers[ins[1] as usize]);
         let mut results: [Vec<f32>; 5] = Default::default();
@@ -51,8 +53,9 @@ impl Evaluator<'_> {
                 for m in 0..group {
                     results[2].extend(head(2 + m, h));
                     let own = m * heads + h;
-                    results[3].push(rate[own] * (ba[group * heads + own] + bias[own]).exp().ln_1p());
-                    results[4].push(1.0 / (1.0 + (-ba[own]).exp()));
+                    let decay = rate[own] * (ba[group * heads + own] + bias[own]).exp().ln_1p();
+                    results[3].extend(iter::repeat_n(decay, copies));
+                    results[4].extend(iter::repeat_n(1.0 / (1.0 + (-ba[own]).exp()), copies));
                 }
             }
         }
