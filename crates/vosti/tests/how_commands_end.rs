@@ -3,10 +3,13 @@
 mod common;
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use vosti::bench::{self, BenchError, BenchOptions, Case, Draw};
 use vosti::deployment::{DeployError, DeployOptions, Deployment};
 use vosti_engine::progress::{NoProgress, Progress};
@@ -66,6 +69,12 @@ fn a_reader_that_leaves_ends_a_stream_quietly() {
     assert!(result.status.success() && !error.contains("vosti: "), "{error}");
 }
 
+/// Sends Ctrl-C to a process, and to no other of its terminal.
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT".into(), child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
 /// Reads stderr up to a certain line, sends Ctrl-C, and gives the exit code and the rest of stderr.
 fn interrupted_at(mut child: Child, line: &str) -> (Option<i32>, String) {
     let mut error = BufReader::new(child.stderr.take().expect("piped"));
@@ -75,8 +84,7 @@ fn interrupted_at(mut child: Child, line: &str) -> (Option<i32>, String) {
             assert_ne!(error.read_line(&mut lines).expect("text"), 0, "it ended: {lines}");
         }
     }
-    let sent = Command::new("kill").args(["-INT".into(), child.id().to_string()]).status();
-    assert!(sent.expect("kill runs").success());
+    interrupt(&child);
     let mut rest = String::new();
     error.read_to_string(&mut rest).expect("text");
     (child.wait().expect("it ends").code(), rest)
@@ -95,7 +103,6 @@ fn ctrl_c_at_the_prompt_ends_a_chat_at_once() {
 
 #[test]
 fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
-    use std::io::Write;
     let (folder, model) = model();
     let saved = folder.path().join("talk.json");
     let mut chat = vosti();
@@ -183,6 +190,76 @@ fn an_interrupted_fetch_says_how_to_go_on() {
     assert_eq!((code, error.trim()), (Some(130), "vosti: interrupted: run the same command again to continue"));
 }
 
+/// A hub that sends this, once for each request, and then nothing: an address, and word of each time that it has.
+fn silent_hub(sends: &'static str) -> (String, std::sync::mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let asked = BufReader::new(stream.try_clone().expect("a socket")).lines().map_while(Result::ok);
+            asked.take_while(|line| !line.is_empty()).for_each(drop);
+            stream.write_all(sends.as_bytes()).expect("sent");
+            open.push(stream);
+            if tell.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    (url, told)
+}
+
+/// The exit code of a process, which is ended if it goes on after Ctrl-C for far longer than any other answer takes.
+fn ends_by_itself(child: &mut Child) -> Option<i32> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(30) {
+        if let Some(status) = child.try_wait().expect("it is known") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends").code()
+}
+
+/// Paths below a folder, of files alone.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn ctrl_c_ends_a_fetch_from_a_hub_that_is_silent() {
+    let pinned = ["pull", "smollm2-135m", "--from", "hub"];
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n";
+    let middle = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
+    for (arguments, sends) in [
+        (&pinned[..], ""),
+        (&pinned, head),
+        (&pinned, middle),
+        (&["pull", "some/model"], ""),
+        (&["pull", "some/model"], middle),
+    ] {
+        let (folder, (url, told)) = (tempfile::tempdir().expect("a folder"), silent_hub(sends));
+        let mut pull = vosti();
+        pull.args(arguments).env("HF_ENDPOINT", url).env("XDG_CACHE_HOME", folder.path());
+        pull.env_remove("HF_HOME").env_remove("HF_HUB_CACHE").env_remove("HF_TOKEN").stdout(Stdio::null());
+        let mut child = pull.stderr(Stdio::piped()).spawn().expect("the binary starts");
+        told.recv().expect("it asks the hub");
+        interrupt(&child);
+        assert_eq!(ends_by_itself(&mut child), Some(130), "{arguments:?} {sends:?}");
+        let mut error = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut error).expect("text");
+        assert_eq!(error.trim(), "vosti: interrupted: run the same command again to continue");
+        let left = files(folder.path());
+        let whole =
+            |path: &&PathBuf| !path.ends_with("hub.partial") && path.extension().is_none_or(|end| end != "lock");
+        assert_eq!(left.iter().find(whole), None, "only the piece that a later fetch continues is left");
+    }
+}
+
 #[test]
 fn the_families_are_listed_with_an_example_of_each() {
     let listed = vosti().args(["models", "--families"]).output().expect("the binary starts");
@@ -212,7 +289,6 @@ sys.exit(child.wait())
 /// A pipe gets the answer unchanged, a terminal gets it wrapped, and either way the unchanged answer is saved.
 #[test]
 fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
-    use std::io::Write;
     let (folder, model) = model();
     let talk = |name: &str, mut command: Command| {
         let saved = folder.path().join(name);
