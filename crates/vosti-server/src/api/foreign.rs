@@ -459,7 +459,6 @@ pub const FIELDS: &[Foreign] = rows! {
         skip_special_tokens: Sglang, TRUE, "control tokens have no text";
     }
     Ollama {
-        keep_alive: Ollama, Any, "the model stays until the server ends";
         context: Ollama, EMPTY_LIST, "send the conversation to /api/chat";
         images: Ollama, EMPTY_LIST, "images are not supported: send text";
         truncate: Ollama, Told, "a prompt that does not fit is refused";
@@ -482,7 +481,6 @@ pub const FIELDS: &[Foreign] = rows! {
         use_mlock: Ollama, Any, "the server's memory is used";
         f16_kv: Ollama, Any, "the cache is as the deployment has it";
         vocab_only: Ollama, FALSE, "the model answers";
-        typical_p: Ollama, These(&["1"]), "use top_p or min_p";
         tfs_z: Ollama, These(&["1"]), "use top_p or min_p";
         mirostat: Ollama, ZERO, "use temperature, top_k, top_p and min_p";
         mirostat_tau: Ollama, Any, "mirostat alone would use it";
