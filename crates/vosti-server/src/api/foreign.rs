@@ -551,7 +551,10 @@ pub fn strip(request: &mut Value, places: &[Place]) -> Stripped {
 
 /// Removes tools that are no functions: the client's server would have to run them.
 fn strip_tools(request: &mut Value, place: Place, refused: &mut Vec<(String, String)>) {
-    let own = if place == Place::MessagesTool { "custom" } else { "function" };
+    let (own, instead) = match place {
+        Place::MessagesTool => ("custom", "by its name and input_schema"),
+        _ => ("function", "as a function"),
+    };
     let Some(tools) = request.get_mut("tools").and_then(Value::as_array_mut) else { return };
     let mut index = 0;
     tools.retain(|tool| {
@@ -561,7 +564,10 @@ fn strip_tools(request: &mut Value, place: Place, refused: &mut Vec<(String, Str
             Some(kind) if kind != own => {
                 refused.push((
                     format!("{at}.type"),
-                    format!("{at} is of type {kind:?}, and the server runs no tools itself"),
+                    format!(
+                        "{at} is of type {kind:?}, and the model can call tools of type {own:?} only: leave it out, or describe a \
+                         tool that your program runs {instead}"
+                    ),
                 ));
                 false
             }
