@@ -130,6 +130,37 @@ fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
     assert!(saved["fingerprint"].as_str().is_some_and(|name| !name.is_empty()));
 }
 
+/// JavaScript reads whole numbers up to 2^53 - 1, so a greater seed is a text, as in the server's answers.
+#[test]
+fn a_seed_that_a_command_writes_as_json_is_one_that_every_reader_keeps() {
+    let (folder, model) = model();
+    let most = u64::MAX.to_string();
+    for (given, told) in [("9007199254740991", ((1u64 << 53) - 1).into()), (&most, most.as_str().into())] {
+        let told: serde_json::Value = told;
+        let json = |output: std::process::Output| -> serde_json::Value {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            serde_json::from_slice(&output.stdout).expect("JSON")
+        };
+        let generate = ["generate", "ab", "-n", "2", "--json", "--seed", given, "--model", &model];
+        assert_eq!(json(vosti().args(generate).output().expect("it starts"))["seed"], told);
+        let report = folder.path().join("report.json").display().to_string();
+        let check = ["check", "--only", "chunk", "--max-prompt", "128", "--seed", given, "--model", &model];
+        let checked = vosti().args(check).args(["--json", &report]).output().expect("it starts");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        let report: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(report).expect("a report")).expect("JSON");
+        assert_eq!(report["seed"], told);
+        let saved = folder.path().join("saved.json");
+        let mut chat = vosti();
+        chat.args(["chat", "-n", "2", "--seed", given, "--model", &model]).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = chat.stdout(Stdio::null()).spawn().expect("it starts");
+        write!(child.stdin.take().expect("piped"), "/save {}\n", saved.display()).expect("written");
+        assert!(child.wait().expect("it ends").success());
+        let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
+        assert_eq!(saved["seed"], told);
+    }
+}
+
 /// Cancels the work at the n-th time that it is asked, and from then on.
 struct Impatient(AtomicU32);
 
