@@ -154,7 +154,7 @@ fn a_seed_that_a_command_writes_as_json_is_one_that_every_reader_keeps() {
         let mut chat = vosti();
         chat.args(["chat", "-n", "2", "--seed", given, "--model", &model]).stdin(Stdio::piped()).stderr(Stdio::null());
         let mut child = chat.stdout(Stdio::null()).spawn().expect("it starts");
-        write!(child.stdin.take().expect("piped"), "/save {}\n", saved.display()).expect("written");
+        writeln!(child.stdin.take().expect("piped"), "/save {}", saved.display()).expect("written");
         assert!(child.wait().expect("it ends").success());
         let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
         assert_eq!(saved["seed"], told);
