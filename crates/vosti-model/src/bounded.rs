@@ -1,8 +1,9 @@
-//! A bound on the memory of work that an untrusted program does: one step of a chat template can ask for any amount of it.
+//! Bounds on memory and time of work that an untrusted program does: one step of a chat template can ask for any amount of them.
 //!
 //! [`Bounded`] is the allocator of a process that renders templates; the binary's crate declares it. It counts what a thread with a bound
 //! holds. An allocation cannot end with an error, so a thread that reaches its bound stops in the allocation, for ever, and [`within`] tells
-//! its caller. Such a thread keeps its memory until the process ends; after a few of them no more work begins. Read next: `chat.rs`.
+//! its caller; so does a thread that is out of time, at its next allocation. Such a thread keeps its memory until the process ends; after a
+//! few of them no more work begins. Read next: `chat.rs`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::any::Any;
@@ -11,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, ptr, thread};
 
 /// The room of threads without a bound.
@@ -27,8 +28,8 @@ thread_local! {
     // Neither is made at its first use or dropped, so an allocator may read them.
     /// Bytes that this thread may still take.
     static ROOM: Cell<usize> = const { Cell::new(UNBOUNDED) };
-    /// Set when it has stopped.
-    static REACHED: Cell<*const AtomicBool> = const { Cell::new(ptr::null()) };
+    /// Whether it stops: it has reached its bound, or its caller has given it up.
+    static STOPS: Cell<*const AtomicBool> = const { Cell::new(ptr::null()) };
 }
 
 static STOPPED: AtomicUsize = AtomicUsize::new(0);
@@ -42,9 +43,10 @@ fn take(bytes: usize) {
     if room == UNBOUNDED {
         return;
     }
-    if bytes > room {
-        // SAFETY: `within` set the pointer to a flag that this thread's closure keeps.
-        unsafe { &*REACHED.get() }.store(true, Relaxed);
+    // SAFETY: `within` set the pointer to a flag that this thread's closure keeps.
+    let stops = unsafe { &*STOPS.get() };
+    if bytes > room || stops.load(Relaxed) {
+        stops.store(true, Relaxed);
         loop {
             thread::sleep(Duration::from_secs(1 << 20));
         }
@@ -98,40 +100,49 @@ pub(crate) enum Stopped {
     NoThread(#[from] io::Error),
     #[error("it takes more than {} MB of memory, which is the limit: {WITHOUT}", .0 >> 20)]
     Memory(usize),
-    #[error("{0} templates took more memory than the limit, and hold it: end this process, and {WITHOUT}")]
+    #[error("it takes longer than {} s, which is the limit: {WITHOUT}", .0.as_secs())]
+    Time(Duration),
+    #[error("{0} templates took more memory or time than the limit, and go on: end this process, and {WITHOUT}")]
     TooMany(usize),
     #[error("the template engine failed at it: {0}")]
     Panicked(String),
 }
 
-/// Runs work on a thread with so many bytes of stack, and with a bound of so many bytes for what it holds beside that. Pages of the stack that
-/// are not touched cost nothing.
+/// Runs work for so long at most, on a thread with so many bytes of stack, and with a bound of so many bytes for what it holds beside that.
+/// Pages of the stack that are not touched cost nothing.
 pub(crate) fn within<T: Send + 'static>(
     bytes: usize,
     stack: usize,
+    time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Stopped> {
     let before = STOPPED.load(Relaxed);
     if before >= STOPPED_MAX {
         return Err(Stopped::TooMany(before));
     }
-    let reached = Arc::new(AtomicBool::new(false));
+    let stops = Arc::new(AtomicBool::new(false));
     let (tell, told) = sync_channel(1);
-    let flag = reached.clone();
+    let flag = stops.clone();
     let bounded = move || {
-        REACHED.set(Arc::as_ptr(&flag));
+        STOPS.set(Arc::as_ptr(&flag));
         ROOM.set(bytes);
         let done = catch_unwind(AssertUnwindSafe(work));
         ROOM.set(UNBOUNDED);
         _ = tell.send(done);
     };
     let thread = thread::Builder::new().stack_size(stack).spawn(bounded)?;
+    let start = Instant::now();
     let done = loop {
         match told.recv_timeout(TICK) {
             Ok(done) => break done,
-            Err(RecvTimeoutError::Timeout) if reached.load(Relaxed) => {
+            Err(RecvTimeoutError::Timeout) if stops.load(Relaxed) => {
                 STOPPED.fetch_add(1, Relaxed);
                 return Err(Stopped::Memory(bytes));
+            }
+            Err(RecvTimeoutError::Timeout) if start.elapsed() > time => {
+                stops.store(true, Relaxed);
+                STOPPED.fetch_add(1, Relaxed);
+                return Err(Stopped::Time(time));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(Stopped::Panicked("its thread ended".into())),
@@ -144,4 +155,28 @@ pub(crate) fn within<T: Send + 'static>(
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn work_has_a_result_a_panic_or_an_end_of_its_time() {
+        assert_eq!(within(1 << 20, 1 << 20, MINUTE, || 7).ok(), Some(7));
+        let panics = within(1 << 20, 1 << 20, MINUTE, || -> u8 { panic!("seven") });
+        assert_eq!(
+            panics.map_err(|stopped| stopped.to_string()),
+            Err("the template engine failed at it: seven".into())
+        );
+        let endless = within(1 << 20, 1 << 20, Duration::from_millis(50), || -> u8 {
+            loop {
+                thread::sleep(MINUTE);
+            }
+        });
+        let told = endless.map_err(|stopped| stopped.to_string()).unwrap_err();
+        assert!(told.starts_with("it takes longer than 0 s, which is the limit: "), "{told}");
+    }
 }

@@ -3,14 +3,14 @@
 //! The environment is `apply_chat_template`'s: blocks trimmed, loop controls, Python's string and dict
 //! methods, `tojson` as `json.dumps(ensure_ascii=False)`, `raise_exception`, and `strftime_now`. The date
 //! of `strftime_now` is a parameter, so that the same messages give the same tokens on every day. Text of messages never
-//! becomes a control token. A template is a program: its steps, its length, its text and its memory have limits. The time of one step has none,
-//! such as one that counts a list which was doubled sixty times. Read next: `prompt.rs`, which tells messages from the template's text, and
-//! `bounded.rs`, which bounds memory.
+//! becomes a control token. A template is a program: its length, its steps, its text, its memory and its time have limits. Read next:
+//! `prompt.rs`, which tells messages from the template's text, and `bounded.rs`, which bounds memory and time.
 
 use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind, from_args};
@@ -30,6 +30,8 @@ const TEXT_MAX: usize = 32 << 20;
 /// JSON becomes one of the template, and a template may split a text and keep its pieces.
 const MEMORY_MAX: usize = 256 << 20;
 const MEMORY_PER_BYTE: usize = 64;
+/// The longest time that a template may take: templates take milliseconds. One step may count a list that was doubled sixty times.
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// Bytes of the stack on which templates are read and run: minijinja recurses into chains of operators and nested values, and the two limits
 /// above bound how deep. Pages that are not touched cost nothing.
 const STACK: usize = 1 << 30;
@@ -143,7 +145,7 @@ pub struct ChatTemplate {
     added: Arc<AddedTokens>,
     controls: Controls,
     tool_use: Option<Box<ChatTemplate>>,
-    /// It took more memory than it may: it runs no more.
+    /// It took more memory or time than it may: it runs no more.
     greedy: Arc<AtomicBool>,
 }
 
@@ -271,14 +273,14 @@ impl ChatTemplate {
         Ok(Prompt::new(rendered, marks))
     }
 
-    /// Runs this on a stack of which no template reaches the end, with a bound on its memory. `given`: bytes of its inputs.
+    /// Runs this on a stack of which no template reaches the end, with bounds on its memory and time. `given`: bytes of its inputs.
     fn bounded<T: Send + 'static>(&self, given: usize, run: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         if self.greedy.load(Relaxed) {
-            return Err(ModelError::Template(format!("it took more memory than the limit before: {WITHOUT}")));
+            return Err(ModelError::Template(format!("it took more memory or time than the limit before: {WITHOUT}")));
         }
         let memory = MEMORY_MAX.saturating_add(given.saturating_mul(MEMORY_PER_BYTE));
-        within(memory, STACK, run).unwrap_or_else(|stopped| {
-            self.greedy.store(matches!(stopped, Stopped::Memory(_)), Relaxed);
+        within(memory, STACK, TIME_MAX, run).unwrap_or_else(|stopped| {
+            self.greedy.store(matches!(stopped, Stopped::Memory(_) | Stopped::Time(_)), Relaxed);
             Err(ModelError::Template(stopped.to_string()))
         })
     }
