@@ -221,27 +221,13 @@ fn an_interrupted_fetch_says_how_to_go_on() {
     assert_eq!((code, error.trim()), (Some(130), "vosti: interrupted: run the same command again to continue"));
 }
 
-/// A program that writes its own number and that of one that it starts into the file `runs`, and never ends.
-fn endless(program: &Path, runs: &Path) {
-    let runs = runs.display();
-    let text = format!("sleep 600 &\necho $$ $! > {runs}.new\nmv {runs}.new {runs}\nwait");
-    vosti_test_tools::script(program, &text);
-}
-
-/// Whether no process of this number runs.
-fn is_gone(process: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
-    // An ended process that nobody waited for is a zombie.
-    stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
-}
-
 #[test]
 fn ctrl_c_ends_the_programs_that_a_command_runs_and_those_that_they_run() {
     let (_model, model) = model();
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(at("kernel.py"), "").expect("written");
-    endless(Path::new(&at("python3")), Path::new(&at("runs")));
+    vosti_test_tools::endless(Path::new(&at("python3")), Path::new(&at("runs")));
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let (audit, own) = (["verify", &at("kernel.py"), "--suggest"], ("VOSTI_PYTHON", at("python3")));
     let prepare = ["prepare", &model, "--target", "cuda-sm90", "-o", &at("bundle"), "--python", &at("python3")];
@@ -257,26 +243,11 @@ fn ctrl_c_ends_the_programs_that_a_command_runs_and_those_that_they_run() {
         let mut command = vosti();
         command.args(arguments).env("PATH", &path).env("XDG_CACHE_HOME", at("cache")).env_remove("VOSTI_PYTHON");
         command.envs(more.map(|(name, value)| (name, value))).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary starts");
-        while !Path::new(&at("runs")).exists() {
-            assert_eq!(child.try_wait().expect("it is known"), None, "{arguments:?} ended before it ran a program");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        interrupt(&child);
-        assert_eq!(ends_by_itself(&mut child), Some(130), "{arguments:?}");
-        let runs = std::fs::read_to_string(at("runs")).expect("text");
-        std::fs::remove_file(at("runs")).expect("removed");
-        let runs: Vec<&str> = runs.split_whitespace().collect();
+        let child = command.spawn().expect("the binary starts");
         // A solver is started by code that puts it into no group: it alone is ended, and real ones start nothing.
-        let ended = if arguments == proof { &runs[..1] } else { &runs[..] };
-        let start = Instant::now();
-        let gone = || ended.iter().all(|process| is_gone(process));
-        while !gone() && start.elapsed() < Duration::from_secs(30) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let goes_on = !gone();
-        _ = Command::new("kill").arg("-KILL").args(&runs).stderr(Stdio::null()).status();
-        assert!(!goes_on, "{arguments:?} left a program that goes on");
+        let count = if arguments == proof { 1 } else { 2 };
+        let ended = vosti_test_tools::interrupted(child, Path::new(&at("runs")), count);
+        assert_eq!(ended, (Some(130), false), "{arguments:?}");
     }
 }
 
