@@ -322,6 +322,17 @@ fn ctrl_c_ends_a_fetch_from_a_hub_that_is_silent() {
 }
 
 #[test]
+fn ctrl_c_ends_the_measurement_of_a_server_that_is_silent() {
+    let (url, told) = silent_hub("");
+    let mut check = vosti();
+    check.args(["check", "--endpoint", &url]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = check.spawn().expect("the binary starts");
+    told.recv().expect("it asks the server");
+    interrupt(&child);
+    assert_eq!(ends_by_itself(&mut child), Some(130));
+}
+
+#[test]
 fn the_families_are_listed_with_an_example_of_each() {
     let listed = vosti().args(["models", "--families"]).output().expect("the binary starts");
     assert_eq!(listed.status.code(), Some(0));
