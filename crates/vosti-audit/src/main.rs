@@ -6,10 +6,11 @@ use std::fs;
 use std::io::{ErrorKind, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use vosti_audit::{Audit, AuditError, Finding, Request, audit, page, suggestion};
 
 /// Proves that kernels of a Triton file are batch-invariant, or shows two runs that differ (docs/verify-your-kernel.md).
-/// Exit codes: 0 proved, 1 refuted, 2 wrong input, 3 unknown.
+/// Exit codes: 0 proved, 1 refuted, 2 wrong input, 3 unknown, 130 interrupted.
 #[derive(Parser)]
 #[command(name = "vosti-verify", version)]
 struct Arguments {
@@ -45,6 +46,8 @@ struct Arguments {
     python: Option<PathBuf>,
 }
 
+const INTERRUPTED: u8 = 130;
+
 impl Arguments {
     fn python(&self) -> PathBuf {
         let beside = || Some(std::env::current_exe().ok()?.with_file_name("python")).filter(|path| path.is_file());
@@ -52,8 +55,22 @@ impl Arguments {
     }
 }
 
+/// How long a run may take to clear up after Ctrl-C; it ends by itself if it waits for Python.
+const CLEARING: Duration = Duration::from_millis(500);
+
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    // Without a handler Ctrl-C ends this process alone.
+    let _ = ctrlc::set_handler(|| {
+        vosti_child::stop_all();
+        std::thread::sleep(CLEARING);
+        std::process::exit(INTERRUPTED.into());
+    });
+    let result = run(&arguments);
+    if vosti_child::stopped() {
+        return ExitCode::from(INTERRUPTED);
+    }
+    match result {
         Ok(Some(Finding::Proved) | None) => ExitCode::SUCCESS,
         Ok(Some(Finding::Refuted)) => ExitCode::from(1),
         Ok(Some(Finding::Unknown)) => ExitCode::from(3),

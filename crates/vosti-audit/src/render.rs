@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use vosti_child::Program;
 
 const SCRIPT: &str = include_str!("render.py");
 const TTIR: &str = include_str!("../../../kernels/ttir.py");
@@ -202,7 +203,7 @@ fn said(python: &Path, path: &Path, text: &str, request: &serde_json::Value) -> 
     let file = |path| File::create(path).map_err(|error| fail(error.to_string()));
     let mut command = Command::new(python);
     command.arg("-B").arg(folder.path().join("script.py"));
-    let child = command.stdin(Stdio::piped()).stdout(file(&out)?).stderr(file(&err)?).spawn();
+    let child = Program::start(command.stdin(Stdio::piped()).stdout(file(&out)?).stderr(file(&err)?));
     let child = child.map_err(|error| fail(error.to_string()))?;
     let status = finish(child, &request.to_string()).map_err(fail)?;
     let text = |path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
@@ -214,17 +215,14 @@ fn said(python: &Path, path: &Path, text: &str, request: &serde_json::Value) -> 
 }
 
 /// How a process ends that ends in time.
-fn finish(mut child: Child, input: &str) -> Result<ExitStatus, String> {
+fn finish(mut child: Program, input: &str) -> Result<ExitStatus, String> {
     // A process that ends before it has read its input says itself why.
-    child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
+    child.input().map(|mut pipe| pipe.write_all(input.as_bytes()));
     let start = Instant::now();
     loop {
-        match child.try_wait().map_err(|error| error.to_string())? {
+        match child.ended().map_err(|error| error.to_string())? {
             Some(status) => return Ok(status),
             None if start.elapsed() > LIMIT => {
-                // It may have ended by itself meanwhile.
-                _ = child.kill();
-                _ = child.wait();
                 return Err(format!("it did not end within {} s", LIMIT.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(10)),

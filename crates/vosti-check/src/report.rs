@@ -2,8 +2,9 @@
 
 use super::evidence::Row;
 use super::{Facts, SuiteOptions};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt::Write;
+use vosti_engine::random::in_json;
 
 /// Two runs that must give the same logits vector, compared.
 #[derive(Clone, Debug, Serialize)]
@@ -114,6 +115,14 @@ impl Relation {
     }
 }
 
+/// Writes a seed.
+pub(crate) fn seed<S: Serializer>(seed: &u64, to: S) -> Result<S::Ok, S::Error> {
+    match in_json(i128::from(*seed)) {
+        Ok(number) => to.serialize_i64(number),
+        Err(digits) => to.serialize_str(&digits),
+    }
+}
+
 /// The suite's result.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuiteReport {
@@ -124,6 +133,7 @@ pub struct SuiteReport {
     /// The profile's name.
     pub profile: &'static str,
     /// Seed of every random choice in the suite.
+    #[serde(serialize_with = "crate::report::seed")]
     pub seed: u64,
     /// The longest prompt that was allowed, in tokens; `None`: only the context limits it.
     pub prompt_max: Option<usize>,

@@ -9,9 +9,8 @@ use crate::artifact::Artifact;
 use crate::error::CubinError;
 use serde::Serialize;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use vosti_kernels::{Spec, compile_options};
 
 /// The requirement for pip: the version that made the checked-in TTIR.
@@ -113,11 +112,7 @@ fn lock(folder: &Path) -> Result<fs::File, CubinError> {
 fn run(command: &mut Command, input: &str) -> Result<(), CubinError> {
     let tool = command.get_program().to_string_lossy().into_owned();
     let start = |error| CubinError::Start { tool: tool.clone(), error };
-    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().map_err(start)?;
-    // A tool that ends before it has read its input reports the reason itself.
-    child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
-    let output = child.wait_with_output().map_err(start)?;
+    let output = vosti_child::output(command, input).map_err(start)?;
     match output.status.success() {
         true => Ok(()),
         false => {

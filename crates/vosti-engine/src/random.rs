@@ -43,6 +43,18 @@ pub fn prompt_seed(seed: u64, prompt: u64) -> u64 {
     (u64::from(words[0]) << 32 | u64::from(words[1])) >> 11
 }
 
+/// The largest whole number that JavaScript, and every other reader of JSON with 64-bit floats, keeps as it is.
+pub const JSON_MAX: u64 = (1 << 53) - 1;
+
+/// How a seed stands in JSON: as a number, or as a text with the digits of a greater one. Every JSON that this program writes has seeds
+/// so, and whatever takes a seed takes both.
+pub fn in_json(seed: i128) -> Result<i64, String> {
+    match i64::try_from(seed) {
+        Ok(number) if number.unsigned_abs() <= JSON_MAX => Ok(number),
+        _ => Err(seed.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +87,18 @@ mod tests {
         assert_eq!(prompt_seed(u64::MAX, 0), u64::MAX);
         let seeds: std::collections::BTreeSet<u64> =
             (0..4).flat_map(|seed| (1..1_000).map(move |prompt| prompt_seed(seed, prompt))).collect();
-        assert!(seeds.len() == 4 * 999 && seeds.iter().all(|seed| *seed < 1 << 53));
+        assert!(seeds.len() == 4 * 999 && seeds.iter().all(|seed| *seed <= JSON_MAX));
+    }
+
+    #[test]
+    fn a_seed_stands_in_json_as_a_number_that_every_reader_keeps_or_as_its_digits() {
+        let most = i128::from(JSON_MAX);
+        for seed in [0, -1, most, -most] {
+            assert_eq!(in_json(seed), Ok(seed as i64));
+            assert_eq!(in_json(seed).map(|number| number as f64 as i128), Ok(seed));
+        }
+        for seed in [most + 1, -most - 1, i128::from(u64::MAX), i128::from(i64::MIN)] {
+            assert_eq!(in_json(seed), Err(seed.to_string()));
+        }
     }
 }

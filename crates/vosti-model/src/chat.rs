@@ -3,19 +3,21 @@
 //! The environment is `apply_chat_template`'s: blocks trimmed, loop controls, Python's string and dict
 //! methods, `tojson` as `json.dumps(ensure_ascii=False)`, `raise_exception`, and `strftime_now`. The date
 //! of `strftime_now` is a parameter, so that the same messages give the same tokens on every day. Text of messages never
-//! becomes a control token. A template is a program: its steps, its length and its text have limits, and what one step reads has none, such as
-//! a list that was doubled sixty times. Read next: `prompt.rs`, which tells messages from the template's text.
+//! becomes a control token. A template is a program: its length, its steps, its text, its memory and its time have limits. Read next:
+//! `prompt.rs`, which tells messages from the template's text, and `bounded.rs`, which bounds memory and time.
 
 use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
-use crate::deep::on_deep_stack;
+use crate::bounded::{Stopped, WITHOUT, within};
 use crate::error::{ModelError, Result};
 use crate::prompt::{AddedTokens, Controls, Marks, Prompt};
 
@@ -24,6 +26,12 @@ const FUEL: u64 = 5_000_000;
 /// The longest template and the longest text that one may give, in bytes. Templates that models come with have some ten thousand.
 const SOURCE_MAX: usize = 256 << 10;
 const TEXT_MAX: usize = 32 << 20;
+/// The most memory that a template may hold, in bytes: so much, and for each byte of messages, tools and variables so much more. A value of
+/// JSON becomes one of the template, and a template may split a text and keep its pieces.
+const MEMORY_MAX: usize = 256 << 20;
+const MEMORY_PER_BYTE: usize = 64;
+/// The longest time that a template may take: templates take milliseconds. One step may count a list that was doubled sixty times.
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// Bytes of the stack on which templates are read and run: minijinja recurses into chains of operators and nested values, and the two limits
 /// above bound how deep. Pages that are not touched cost nothing.
 const STACK: usize = 1 << 30;
@@ -131,12 +139,14 @@ impl Date {
 /// A model's chat template and the special tokens that it may print.
 #[derive(Clone)]
 pub struct ChatTemplate {
-    source: String,
+    source: Arc<str>,
     bos_token: String,
     eos_token: String,
     added: Arc<AddedTokens>,
     controls: Controls,
     tool_use: Option<Box<ChatTemplate>>,
+    /// It took more memory or time than it may: it runs no more.
+    greedy: Arc<AtomicBool>,
 }
 
 /// The inputs of a rendering besides the template.
@@ -170,10 +180,11 @@ impl ChatTemplate {
             let why = format!("it is {} bytes long, and the limit is {SOURCE_MAX}", source.len());
             return Err(ModelError::Template(why));
         }
-        let template = Self { source, bos_token, eos_token, added, controls, tool_use: None };
-        with_room(|| {
-            let environment = template.environment(Date::DEFAULT, Arc::default()).map_err(failed)?;
-            environment.template_from_str(&template.source).map(|_| ()).map_err(failed)
+        let (source, greedy) = (Arc::<str>::from(source), Arc::default());
+        let template = Self { source: source.clone(), bos_token, eos_token, added, controls, tool_use: None, greedy };
+        template.bounded(0, move || {
+            let environment = environment(Date::DEFAULT, Arc::default()).map_err(failed)?;
+            environment.template_from_str(&source).map(|_| ()).map_err(failed)
         })?;
         Ok(template)
     }
@@ -250,10 +261,11 @@ impl ChatTemplate {
         context.insert("bos_token".into(), self.bos_token.clone().into());
         context.insert("eos_token".into(), self.eos_token.clone().into());
         context.extend(variables.as_object().cloned().unwrap_or_default());
-        let seen = Arc::new(marks.clone());
-        let rendered = with_room(|| {
-            let environment = self.environment(options.date, seen).map_err(failed)?;
-            let template = environment.template_from_str(&self.source).map_err(failed)?;
+        let (seen, source) = (Arc::new(marks.clone()), self.source.clone());
+        let given = context.values().map(bytes_of).fold(0, usize::saturating_add);
+        let rendered = self.bounded(given, move || {
+            let environment = environment(options.date, seen).map_err(failed)?;
+            let template = environment.template_from_str(&source).map_err(failed)?;
             let mut text = Text(Vec::new());
             template.render_captured_to(Value::from(minijinja::value::Serde(context)), &mut text).map_err(failed)?;
             Ok(String::from_utf8_lossy(&text.0).into_owned())
@@ -261,40 +273,59 @@ impl ChatTemplate {
         Ok(Prompt::new(rendered, marks))
     }
 
-    fn environment(&self, date: Date, marks: Arc<Marks>) -> std::result::Result<Environment<'_>, Error> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax?);
-        environment.set_fuel(Some(FUEL));
-        overlook(&mut environment, &marks);
-        environment.set_formatter(|out, state, value| match value.kind() {
-            ValueKind::Bool => Ok(out.write_str(if value.is_true() { "True" } else { "False" })?),
-            ValueKind::None => Ok(out.write_str("None")?),
-            ValueKind::Number => match f64::try_from(value.clone()) {
-                Ok(float) if !value.is_integer() => Ok(out.write_str(&python_float(float))?),
-                _ => minijinja::escape_formatter(out, state, value),
-            },
-            _ => minijinja::escape_formatter(out, state, value),
-        });
-        environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.add_function("strftime_now", move |format: String| {
-            let unsupported =
-                || Error::new(ErrorKind::InvalidOperation, format!("strftime_now({format:?}) is not supported"));
-            date.format(&format).ok_or_else(unsupported)
-        });
-        environment.add_filter("tojson", move |value: Value, arguments: Kwargs| to_json(value, arguments, &marks));
-        // Templates test `tools`, which may be none, for `iterable`. None is not iterable in Jinja, but it is in this library.
-        environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
-        Ok(environment)
+    /// Runs this on a stack of which no template reaches the end, with bounds on its memory and time. `given`: bytes of its inputs.
+    fn bounded<T: Send + 'static>(&self, given: usize, run: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        if self.greedy.load(Relaxed) {
+            return Err(ModelError::Template(format!("it took more memory or time than the limit before: {WITHOUT}")));
+        }
+        let memory = MEMORY_MAX.saturating_add(given.saturating_mul(MEMORY_PER_BYTE));
+        within(memory, STACK, TIME_MAX, run).unwrap_or_else(|stopped| {
+            self.greedy.store(matches!(stopped, Stopped::Memory(_) | Stopped::Time(_)), Relaxed);
+            Err(ModelError::Template(stopped.to_string()))
+        })
     }
 }
 
-/// Runs this on a stack on which no template reaches the end.
-fn with_room<T: Send>(run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let thread = on_deep_stack(STACK, run);
-    thread.unwrap_or_else(|error| Err(ModelError::Template(format!("there is no thread to run it: {error}"))))
+/// About as many bytes as a value has as JSON.
+fn bytes_of(value: &serde_json::Value) -> usize {
+    use serde_json::Value as Json;
+    match value {
+        Json::Array(items) => items.iter().map(|item| 1 + bytes_of(item)).fold(2, usize::saturating_add),
+        Json::Object(members) => {
+            members.iter().map(|(name, of)| name.len() + 4 + bytes_of(of)).fold(2, usize::saturating_add)
+        }
+        Json::String(text) => text.len() + 2,
+        _ => 4,
+    }
+}
+
+fn environment(date: Date, marks: Arc<Marks>) -> std::result::Result<Environment<'static>, Error> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax?);
+    environment.set_fuel(Some(FUEL));
+    overlook(&mut environment, &marks);
+    environment.set_formatter(|out, state, value| match value.kind() {
+        ValueKind::Bool => Ok(out.write_str(if value.is_true() { "True" } else { "False" })?),
+        ValueKind::None => Ok(out.write_str("None")?),
+        ValueKind::Number => match f64::try_from(value.clone()) {
+            Ok(float) if !value.is_integer() => Ok(out.write_str(&python_float(float))?),
+            _ => minijinja::escape_formatter(out, state, value),
+        },
+        _ => minijinja::escape_formatter(out, state, value),
+    });
+    environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, message))
+    });
+    environment.add_function("strftime_now", move |format: String| {
+        let unsupported =
+            || Error::new(ErrorKind::InvalidOperation, format!("strftime_now({format:?}) is not supported"));
+        date.format(&format).ok_or_else(unsupported)
+    });
+    environment.add_filter("tojson", move |value: Value, arguments: Kwargs| to_json(value, arguments, &marks));
+    // Templates test `tools`, which may be none, for `iterable`. None is not iterable in Jinja, but it is in this library.
+    environment.add_test("iterable", |value: Value| !value.is_none() && value.try_iter().is_ok());
+    Ok(environment)
 }
 
 /// What a template wrote.

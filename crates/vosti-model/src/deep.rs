@@ -1,5 +1,5 @@
-//! A stack for work that recurses as deep as its input goes: a chain of operators in a template, or of references in a schema. Whoever uses
-//! it bounds the input's length, and with it the depth. Read next: `chat.rs`.
+//! A stack for work that recurses as deep as its input goes, such as a chain of references in a schema. Whoever uses it bounds the input's
+//! length, and with it the depth. Chat templates have such a stack too, with a bound of memory (`bounded.rs`).
 
 use std::{io, thread};
 

@@ -177,7 +177,10 @@ pub enum ModelError {
     #[error("tokenizer: {0}")]
     Tokenizer(String),
     /// The model carries no chat template.
-    #[error("this model has no chat template: it is a base model; use `generate` with a plain prompt")]
+    #[error(
+        "this is a base model, without a chat template: it continues texts (`vosti generate`, /v1/completions), and holds no \
+         conversations and calls no tools; `vosti models` lists models that do"
+    )]
     NoChatTemplate,
     /// The chat template does not parse, or refused the messages.
     #[error("chat template: {0}")]

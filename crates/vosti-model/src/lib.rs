@@ -8,6 +8,7 @@
 //!
 //! Read next: [`decoder`], `families/llama.rs`, [`mod@plan`], [`gguf`].
 
+mod bounded;
 pub mod chat;
 mod config;
 pub mod decoder;
@@ -35,6 +36,7 @@ mod tensor_names;
 mod tokenizer;
 mod weights;
 
+pub use bounded::Bounded;
 pub use chat::{ChatOptions, ChatTemplate, Date};
 pub use deep::on_deep_stack;
 pub use defaults::GenerationConfig;

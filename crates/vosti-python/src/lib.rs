@@ -16,11 +16,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use replacement::PyReplacement;
 use requests::{Asked, Had, Params};
-use run::{Answered, Choice, Run};
+use run::{Answered, Choice, Run, TICK};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vosti::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
 use vosti::pool::{self, Demand, Origin};
@@ -29,15 +30,44 @@ use vosti_engine::progress::Progress;
 use vosti_engine::{EngineHandle, Policy, Speculation, Token};
 use vosti_model::{Arithmetic, ChatOptions, Date, Replacement};
 
-/// Shows nothing, and ends the work when Python has a signal.
-struct Quiet;
+/// Shows nothing, and ends the work once it is true.
+#[derive(Default)]
+struct Quiet(AtomicBool);
 
 impl Progress for Quiet {
     fn stage(&self, _label: &str, _total: u64) {}
     fn done(&self, _units: u64) {}
     fn cancelled(&self) -> bool {
-        Python::attach(|py| py.check_signals().is_err())
+        self.0.load(Relaxed)
     }
+}
+
+/// Stack of the thread that does long work, as large as a main thread's.
+const STACK: usize = 8 << 20;
+
+/// Does long work on a thread of its own, while this one looks for signals: Python tells its main thread alone. If a signal's handler
+/// raises an exception, the work is told to end, and the exception is the result.
+fn attended<T: Send>(py: Python<'_>, work: impl FnOnce(&Quiet) -> PyResult<T> + Send) -> PyResult<T> {
+    py.detach(|| {
+        let (quiet, (running, ended)) = (Quiet::default(), channel::<()>());
+        let quiet = &quiet;
+        std::thread::scope(|scope| {
+            let work = move || {
+                let _running = running; // dropped at the end, which wakes the other thread
+                work(quiet)
+            };
+            let worker = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).map_err(failed)?;
+            let mut raised = Ok(());
+            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                if raised.is_ok() {
+                    raised = Python::attach(|py| py.check_signals());
+                    quiet.0.store(raised.is_err(), Relaxed);
+                }
+            }
+            let done = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            raised.and(done)
+        })
+    })
 }
 
 /// An engine, and the parts of its deployment that callers use.
@@ -68,11 +98,11 @@ struct Making {
 
 impl Making {
     /// Makes a deployment and an engine over it; `tensors` replace those of its folder.
-    fn make(&self, tensors: Option<Replacement>) -> PyResult<(Deployment, Started)> {
+    fn make(&self, tensors: Option<Replacement>, quiet: &Quiet) -> PyResult<(Deployment, Started)> {
         let (path, options): (&Path, _) = (&self.path, &self.options);
         let deployment = match tensors {
-            None => Deployment::load(&self.name, path, options, &Quiet),
-            Some(tensors) => Deployment::load_with(&self.name, path, tensors, options, &Quiet),
+            None => Deployment::load(&self.name, path, options, quiet),
+            Some(tensors) => Deployment::load_with(&self.name, path, tensors, options, quiet),
         };
         let deployment = deployment.map_err(refused)?;
         let pages = options.pool.pages(deployment.program());
@@ -211,10 +241,10 @@ impl PyEngine {
         let demand = Demand { tokens: usize::MAX, sequences };
         let pool = pool::Asked { pages: kv_pages, bytes: None, demand };
         let options = DeployOptions { threads, context, arithmetic, storage, pool, ..DeployOptions::default() };
-        py.detach(|| {
-            let path = vosti::fetch::find(model, &Quiet).map_err(refused)?;
+        attended(py, |quiet| {
+            let path = vosti::fetch::find(model, quiet).map_err(refused)?;
             let making = Making { name: model.to_string(), path, options, sequences, speculation };
-            let (deployment, started) = making.make(None)?;
+            let (deployment, started) = making.make(None, quiet)?;
             let own = Own::new(&making.name, &deployment);
             Ok(PyEngine { making, own: Arc::new(own), started: Mutex::new(started) })
         })
@@ -243,9 +273,9 @@ impl PyEngine {
     fn replace(&self, py: Python<'_>, tensors: &PyReplacement) -> PyResult<()> {
         not_forked()?;
         let tensors = tensors.take()?;
-        py.detach(|| {
+        attended(py, |quiet| {
             let stays = |error| refused(format!("the weights were not changed: {error}"));
-            let (_, started) = self.making.make(Some(tensors)).map_err(stays)?;
+            let (_, started) = self.making.make(Some(tensors), quiet).map_err(stays)?;
             let former = std::mem::replace(&mut *self.lock(), started);
             // Running requests end with the former weights.
             former.engine.drain();

@@ -20,7 +20,7 @@ use vosti_server::job::{Experts, InEngine, Update};
 use vosti_server::receipt::{Parameters, Receipt};
 
 /// Longest time until a waiting call looks for Ctrl-C.
-const TICK: Duration = Duration::from_millis(50);
+pub const TICK: Duration = Duration::from_millis(50);
 
 /// One token's log-probability, its rank, and the most likely tokens with theirs.
 type Listed = (f32, usize, Vec<(Token, f32)>);

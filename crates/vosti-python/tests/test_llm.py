@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sysconfig
 import tempfile
@@ -15,6 +16,7 @@ import time
 import tracemalloc
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from test_update_weights import TINY, tokenizer
@@ -22,6 +24,46 @@ from test_update_weights import TINY, tokenizer
 from vosti import LLM, AsyncLLM, SamplingParams, StructuredOutputsParams
 
 PROMPTS = ["The capital of France is", "Once upon a time", "def add(a, b):", "1, 2, 3,", "Water boils at"]
+
+
+class TestInterrupted(unittest.TestCase):
+    def test_ctrl_c_ends_a_fetch_from_a_hub_that_is_silent(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        hub = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(hub.close)
+
+        def answer():
+            self.asked = hub.accept()[0]
+            self.asked.recv(1 << 16)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        server = threading.Thread(target=answer)
+        server.start()
+        with tempfile.TemporaryDirectory() as folder:
+            places = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.getsockname()[1]}", "HF_HUB_CACHE": folder}
+            with mock.patch.dict(os.environ, places), self.assertRaises(KeyboardInterrupt):
+                LLM("some/model")
+            self.assertEqual(list(Path(folder).iterdir()), [])
+        server.join()
+        self.asked.close()
+
+    def test_what_a_handler_raises_ends_the_loading_of_a_model(self):
+        class Enough(Exception):
+            pass
+
+        def enough(*_):
+            raise Enough
+
+        before = signal.signal(signal.SIGALRM, enough)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        with tempfile.TemporaryDirectory() as folder:
+            large = {**json.loads((TINY / "config.json").read_text()), "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 8, "vocab_size": 65536}
+            config = Path(folder, "config.json")
+            config.write_text(json.dumps({**large, "num_attention_heads": 16, "num_key_value_heads": 4}))
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with self.assertRaises(Enough):
+                LLM(str(config))
 
 
 class TestLLM(unittest.TestCase):

@@ -156,6 +156,7 @@ pub struct Receipt {
     /// How tokens were drawn, and where the answer had to end.
     pub parameters: Parameters,
     /// The seed of the draws.
+    #[serde(with = "crate::api::fields::seed_bits")]
     pub seed: u64,
     /// The number of the choice among the prompt's answers, from 0.
     pub choice: u32,
@@ -313,6 +314,10 @@ mod tests {
         let read: Receipt = serde_json::from_str(&text).unwrap();
         assert_eq!(read, receipt);
         assert_eq!(read.check(), Ok(()));
+        // JavaScript would read this number as another one.
+        assert!(text.contains("\"seed\":\"18446744073709551615\""), "{text}");
+        let number = text.replace("\"18446744073709551615\"", "18446744073709551615");
+        assert_eq!(serde_json::from_str::<Receipt>(&number).unwrap(), receipt);
         assert_eq!(Receipt { version: 9, ..read.clone() }.check(), Err(ReceiptError::Version(9)));
         assert_eq!(Receipt { digest: "00".into(), ..read.clone() }.check(), Err(ReceiptError::Digest));
         assert!(matches!(Receipt { links: vec![], ..read }.check(), Err(ReceiptError::Links { .. })));

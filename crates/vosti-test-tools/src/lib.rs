@@ -9,7 +9,8 @@ pub mod filetests;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// The environment variable that `cargo xtask test` sets. With it, every tool must be there.
 pub const REQUIRED: &str = "VOSTI_TEST_TOOLS_REQUIRED";
@@ -95,6 +96,55 @@ pub fn script(path: &Path, text: &str) {
     // The pipe closes at the end of the statement, so the shell ends.
     write!(writer.stdin.take().expect("a pipe"), "#!/bin/sh\n{text}\n").expect("the script is passed on");
     assert!(writer.wait().expect("the shell ends").success(), "{} is written", path.display());
+}
+
+/// Makes `program` a script that writes its own number and that of a program that it starts into the file `runs`, and never ends.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn endless(program: &Path, runs: &Path) {
+    let runs = runs.display();
+    script(program, &format!("sleep 600 &\necho $$ $! > {runs}.new\nmv {runs}.new {runs}\nwait"));
+}
+
+/// Waits until `command` runs a program that [`endless`] made, sends Ctrl-C to `command` alone, and returns its exit code, and whether one of
+/// the first `count` programs whose numbers are in `runs` goes on. Ends what goes on, and removes `runs`.
+///
+/// # Panics
+/// If the command ends before it runs the program.
+pub fn interrupted(mut command: Child, runs: &Path, count: usize) -> (Option<i32>, bool) {
+    let nap = || std::thread::sleep(Duration::from_millis(20));
+    while !runs.exists() {
+        assert_eq!(command.try_wait().expect("it is known"), None, "it ended before it ran a program");
+        nap();
+    }
+    let kill = |signal: &str, process: &str| {
+        let sent = Command::new("kill").args([signal, process]).stderr(Stdio::null()).status();
+        sent.expect("kill runs");
+    };
+    kill("-INT", &command.id().to_string());
+    let numbers = std::fs::read_to_string(runs).expect("numbers");
+    std::fs::remove_file(runs).expect("removed");
+    let goes_on = |process: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        // An ended process that nobody waited for is a zombie.
+        stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+    };
+    let (mut code, mut left) = (None, true);
+    // Far longer than any end takes.
+    for _ in 0..1500 {
+        code = command.try_wait().expect("it is known");
+        left = numbers.split_whitespace().take(count).any(goes_on);
+        if code.is_some() && !left {
+            break;
+        }
+        nap();
+    }
+    numbers.split_whitespace().for_each(|process| kill("-KILL", process));
+    if code.is_none() {
+        _ = command.kill();
+    }
+    (code.and_then(|status| status.code()), left)
 }
 
 fn target() -> PathBuf {

@@ -26,3 +26,7 @@ pub mod model_source;
 pub mod pool;
 pub mod probe;
 mod weights;
+
+/// Chat templates come with files that nobody has read.
+#[global_allocator]
+static ALLOCATOR: vosti_model::Bounded = vosti_model::Bounded;

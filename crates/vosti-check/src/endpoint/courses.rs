@@ -73,7 +73,7 @@ impl Suite<'_> {
         let of = |i: usize| {
             let words = [12, 400, 40, 90, 160, 25, 250, 64][i % 8];
             let prompt = text(&mut Random::new(self.options.seed, &format!("{label} {i}")), words);
-            let seed = self.options.seed.wrapping_mul(1000) + i as u64;
+            let seed = self.options.seed.wrapping_mul(1000).wrapping_add(i as u64);
             [0.0, 0.8].map(|temperature| Question {
                 prompt: prompt.clone(),
                 asked: Asked { tokens: self.options.tokens, temperature, seed },

@@ -111,6 +111,7 @@ pub struct EndpointReport {
     /// The path that was asked.
     pub route: &'static str,
     /// Seed of every random choice.
+    #[serde(serialize_with = "crate::report::seed")]
     pub seed: u64,
     /// Prompts in a course.
     pub prompts: usize,

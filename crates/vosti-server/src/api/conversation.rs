@@ -125,9 +125,9 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
 /// The tools that may be called, in the form that the model's template has.
 fn tools(service: &Service, request: &mut ChatRequest) -> Result<Option<Tools>, ApiError> {
     let tools = messages::tools(request.tools.take(), request.tool_choice.take(), request.parallel_tool_calls)?;
-    // A base model has no template; rendering the messages returns the error.
-    let template = service.language.chat().map(|template| template.for_tools(tools.is_some()));
-    Ok(tools.map(|tools| tools.in_form(template.ok().and_then(Form::of).map(|form| form.format))))
+    let Some(tools) = tools else { return Ok(None) };
+    let template = service.language.chat().map_err(|error| ApiError::field("tools", error.to_string()))?;
+    Ok(Some(tools.in_form(Form::of(template.for_tools(true)).map(|form| form.format))))
 }
 
 /// The conversation as the model's prompt, and whether the model thinks before it answers it.

@@ -4,6 +4,7 @@ use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
+use vosti_engine::random::in_json;
 
 /// Declares a request: its own fields, then the shared ones, and `shared()`, which takes those out.
 macro_rules! request {
@@ -182,15 +183,17 @@ impl Seed {
     }
 }
 
-/// JavaScript reads greater numbers as others.
-const JAVASCRIPT_MAX: u128 = (1 << 53) - 1;
+impl From<u64> for Seed {
+    fn from(bits: u64) -> Self {
+        Self(bits.into())
+    }
+}
 
 impl Serialize for Seed {
-    /// A number, or a text with the digits of one that JavaScript cannot read.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match i64::try_from(self.0) {
-            Ok(seed) if self.0.unsigned_abs() <= JAVASCRIPT_MAX => to.serialize_i64(seed),
-            _ => to.collect_str(&self.0),
+        match in_json(self.0) {
+            Ok(number) => to.serialize_i64(number),
+            Err(digits) => to.serialize_str(&digits),
         }
     }
 }
@@ -209,6 +212,21 @@ impl<'de> Deserialize<'de> for Seed {
         };
         let seed = digits.parse().ok().filter(|seed| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(seed));
         seed.map(Self).ok_or_else(|| D::Error::custom(format!("seed is {digits}; it must be an integer of 64 bits")))
+    }
+}
+
+/// For serde's `with`: the bits of a seed, as [`Seed`] writes and reads them.
+pub mod seed_bits {
+    use super::{Deserialize, Deserializer, Seed, Serialize, Serializer};
+
+    /// Writes them.
+    pub fn serialize<S: Serializer>(bits: &u64, to: S) -> Result<S::Ok, S::Error> {
+        Seed::from(*bits).serialize(to)
+    }
+
+    /// Reads them.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        Seed::deserialize(from).map(Seed::bits)
     }
 }
 

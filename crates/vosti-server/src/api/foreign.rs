@@ -459,7 +459,6 @@ pub const FIELDS: &[Foreign] = rows! {
         skip_special_tokens: Sglang, TRUE, "control tokens have no text";
     }
     Ollama {
-        keep_alive: Ollama, Any, "the model stays until the server ends";
         context: Ollama, EMPTY_LIST, "send the conversation to /api/chat";
         images: Ollama, EMPTY_LIST, "images are not supported: send text";
         truncate: Ollama, Told, "a prompt that does not fit is refused";
@@ -482,7 +481,6 @@ pub const FIELDS: &[Foreign] = rows! {
         use_mlock: Ollama, Any, "the server's memory is used";
         f16_kv: Ollama, Any, "the cache is as the deployment has it";
         vocab_only: Ollama, FALSE, "the model answers";
-        typical_p: Ollama, These(&["1"]), "use top_p or min_p";
         tfs_z: Ollama, These(&["1"]), "use top_p or min_p";
         mirostat: Ollama, ZERO, "use temperature, top_k, top_p and min_p";
         mirostat_tau: Ollama, Any, "mirostat alone would use it";
@@ -553,7 +551,10 @@ pub fn strip(request: &mut Value, places: &[Place]) -> Stripped {
 
 /// Removes tools that are no functions: the client's server would have to run them.
 fn strip_tools(request: &mut Value, place: Place, refused: &mut Vec<(String, String)>) {
-    let own = if place == Place::MessagesTool { "custom" } else { "function" };
+    let (own, instead) = match place {
+        Place::MessagesTool => ("custom", "by its name and input_schema"),
+        _ => ("function", "as a function"),
+    };
     let Some(tools) = request.get_mut("tools").and_then(Value::as_array_mut) else { return };
     let mut index = 0;
     tools.retain(|tool| {
@@ -563,7 +564,10 @@ fn strip_tools(request: &mut Value, place: Place, refused: &mut Vec<(String, Str
             Some(kind) if kind != own => {
                 refused.push((
                     format!("{at}.type"),
-                    format!("{at} is of type {kind:?}, and the server runs no tools itself"),
+                    format!(
+                        "{at} is of type {kind:?}, and the model can call tools of type {own:?} only: leave it out, or describe a \
+                         tool that your program runs {instead}"
+                    ),
                 ));
                 false
             }

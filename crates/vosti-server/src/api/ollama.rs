@@ -20,6 +20,7 @@ use crate::stream;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use input::Load;
 pub use input::{OllamaChat, OllamaGenerate, OllamaShow};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -51,6 +52,9 @@ type Read<T> = Result<Payload<T>, ApiError>;
     (status = "4XX", body = Object), (status = 503, body = Object)))]
 pub async fn chat(State(app): State<Arc<App>>, read: Read<OllamaChat>) -> Result<Response, OllamaError> {
     let Payload(request, told) = read?;
+    if let Some(load) = request.load() {
+        return loaded(&app, &load, Shape::Chat);
+    }
     let streamed = request.stream.unwrap_or(true);
     let begun = conversation::begin(app, request.into_chat()?, &told).await?;
     answer(begun.service, begun.prepared, begun.flow, streamed, Shape::Chat).await
@@ -63,6 +67,9 @@ pub async fn chat(State(app): State<Arc<App>>, read: Read<OllamaChat>) -> Result
         (status = "4XX", body = Object), (status = 503, body = Object)))]
 pub async fn generate(State(app): State<Arc<App>>, read: Read<OllamaGenerate>) -> Result<Response, OllamaError> {
     let Payload(request, told) = read?;
+    if let Some(load) = request.load() {
+        return loaded(&app, &load, Shape::Generate);
+    }
     let streamed = request.stream.unwrap_or(true);
     let plain = request.is_plain() || app.service()?.language.chat().is_err();
     if plain {
@@ -71,6 +78,15 @@ pub async fn generate(State(app): State<Arc<App>>, read: Read<OllamaGenerate>) -
     }
     let begun = conversation::begin(app, request.into_chat()?, &told).await?;
     answer(begun.service, begun.prepared, begun.flow, streamed, Shape::Generate).await
+}
+
+/// The answer to a request without a text: the model is loaded as long as the server runs.
+fn loaded(app: &App, load: &Load, shape: Shape) -> Result<Response, OllamaError> {
+    app.service()?;
+    check_model(app, load.model.as_deref())?;
+    let mut line = line(app.model_name(), shape, "", "", Vec::new());
+    line.extend([("done".to_string(), true.into()), ("done_reason".into(), load.done_reason.into())]);
+    Ok(Json(line).into_response())
 }
 
 async fn answer(
@@ -142,6 +158,26 @@ enum Shape {
     Generate,
 }
 
+/// An object with a part of an answer.
+fn line(model: &str, shape: Shape, text: &str, thought: &str, calls: Vec<Value>) -> Map<String, Value> {
+    let mut message = Map::new();
+    match shape {
+        Shape::Chat => message.extend([("role".into(), "assistant".into()), ("content".into(), text.into())]),
+        Shape::Generate => message.extend([("response".into(), text.into())]),
+    }
+    message.extend((!thought.is_empty()).then(|| ("thinking".into(), thought.into())));
+    message.extend((!calls.is_empty()).then(|| ("tool_calls".into(), calls.into())));
+    let mut line = Map::new();
+    line.insert("model".into(), model.into());
+    line.insert("created_at".into(), rfc3339(super::usage::now()).into());
+    match shape {
+        Shape::Chat => _ = line.insert("message".into(), message.into()),
+        Shape::Generate => line.extend(message),
+    }
+    line.insert("done".into(), false.into());
+    line
+}
+
 /// Writes lines, and the object that they add up to.
 struct OllamaWriter {
     service: Arc<Service>,
@@ -162,22 +198,7 @@ impl OllamaWriter {
     }
 
     fn line(&self, text: &str, thought: &str, calls: Vec<Value>) -> Map<String, Value> {
-        let mut message = Map::new();
-        match self.shape {
-            Shape::Chat => message.extend([("role".into(), "assistant".into()), ("content".into(), text.into())]),
-            Shape::Generate => message.extend([("response".into(), text.into())]),
-        }
-        message.extend((!thought.is_empty()).then(|| ("thinking".into(), thought.into())));
-        message.extend((!calls.is_empty()).then(|| ("tool_calls".into(), calls.into())));
-        let mut line = Map::new();
-        line.insert("model".into(), self.prepared.model.as_str().into());
-        line.insert("created_at".into(), rfc3339(super::usage::now()).into());
-        match self.shape {
-            Shape::Chat => _ = line.insert("message".into(), message.into()),
-            Shape::Generate => line.extend(message),
-        }
-        line.insert("done".into(), false.into());
-        line
+        line(&self.prepared.model, self.shape, text, thought, calls)
     }
 
     fn call(name: &str, arguments: &str) -> Value {

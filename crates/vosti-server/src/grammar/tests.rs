@@ -135,6 +135,7 @@ fn in_every_form(choice: &Choice, parallel: bool) -> Vec<Grammar> {
         "<tool_call><function=",
         "<tool_call><arg_key></arg_key>\n<arg_value>",
         "<tool_call><arg_key></arg_key><arg_value>",
+        MINIMAX,
         "<|tool_call|>",
         "<|tool|><|/tool|>",
         "<|tool_call_start|>",
@@ -184,6 +185,7 @@ const PYTHON: &str = "<|tool_call_start|>";
 const GEMMA: &str = "<|tool_call>";
 const QWEN: &str = "<tool_call><function=";
 const GLM: &str = "<tool_call><arg_key></arg_key><arg_value>";
+const MINIMAX: &str = "<minimax:tool_call>";
 
 #[test]
 fn arguments_that_are_no_json_fit_their_schema_whatever_the_logits_say() {
@@ -193,7 +195,7 @@ fn arguments_that_are_no_json_fit_their_schema_whatever_the_logits_say() {
         "properties": { "node": { "$ref": "#/$defs/Node" }, "words": { "type": "array", "items": { "type": "string", "maxLength": 3 },
         "minItems": 1, "maxItems": 2 }, "late": { "type": "boolean" }, "day": { "type": "string", "format": "date" } },
         "required": ["words", "late"] });
-    for template in [PYTHON, GEMMA, QWEN, GLM] {
+    for template in [PYTHON, GEMMA, QWEN, GLM, MINIMAX] {
         let grammar = in_form_of(template, true, tree.clone());
         for seed in 0..12 {
             let text = text(&grammar, seed);
@@ -213,10 +215,11 @@ fn arguments_that_are_no_json_fit_their_schema_whatever_the_logits_say() {
 }
 
 #[test]
-fn calls_come_as_the_makers_of_lfm2_and_gemma_4_write_them() {
+fn calls_come_as_the_makers_of_lfm2_gemma_4_and_minimax_m2_write_them() {
     let schema = json!({ "type": "object", "properties": { "city": { "type": "string" }, "days": { "type": "integer" },
         "near": { "type": "boolean" } }, "required": ["city"] });
-    let (lfm, gemma) = (in_form_of(PYTHON, false, schema.clone()), in_form_of(GEMMA, false, schema));
+    let of = |template| in_form_of(template, false, schema.clone());
+    let (lfm, gemma, minimax) = (of(PYTHON), of(GEMMA), of(MINIMAX));
     for (grammar, text, arguments) in [
         (
             &lfm,
@@ -238,6 +241,12 @@ fn calls_come_as_the_makers_of_lfm2_and_gemma_4_write_them() {
             "<|tool_call>call:get{city:<|\"|>Rome<|\"|>,near:true}<tool_call|>",
             json!({ "city": "Rome", "near": true }),
         ),
+        (
+            &minimax,
+            "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"city\">Ro\"me</invoke>\n</parameter>\n\
+             <parameter name=\"days\">3</parameter>\n</invoke>\n</minimax:tool_call>",
+            json!({ "city": "Ro\"me</invoke>\n", "days": 3 }),
+        ),
     ] {
         assert!(allows(grammar, text), "{text}");
         assert_eq!(calls(grammar, text), [("get".to_string(), arguments)]);
@@ -248,6 +257,11 @@ fn calls_come_as_the_makers_of_lfm2_and_gemma_4_write_them() {
         (&lfm, "<|tool_call_start|>[put(city=\"Rome\")]<|tool_call_end|>"),
         (&gemma, "<|tool_call>call:get{days:3}<tool_call|>"),
         (&gemma, "<|tool_call>call:get{city:\"Rome\"}<tool_call|>"),
+        (&minimax, "<minimax:tool_call>\n<invoke name=\"get\">\n</invoke>\n</minimax:tool_call>"),
+        (
+            &minimax,
+            "<minimax:tool_call>\n<invoke name=\"put\">\n<parameter name=\"city\">a</parameter>\n</invoke>\n</minimax:tool_call>",
+        ),
     ] {
         assert!(!allows(grammar, text), "{text}");
     }
@@ -262,10 +276,15 @@ fn patterns_and_formats_hold_where_texts_stand_as_they_are() {
     };
     let call = |template: &str, text: &str| match template {
         QWEN => format!("<tool_call>\n<function=get>\n<parameter=x>\n{text}\n</parameter>\n</function>\n</tool_call>"),
+        MINIMAX => {
+            format!(
+                "{MINIMAX}\n<invoke name=\"get\">\n<parameter name=\"x\">{text}</parameter>\n</invoke>\n</minimax:tool_call>"
+            )
+        }
         GLM => format!("<tool_call>get<arg_key>x</arg_key><arg_value>{text}</arg_value></tool_call>"),
         _ => format!("<|tool_call>call:get{{x:<|\"|>{text}<|\"|>}}<tool_call|>"),
     };
-    for template in [QWEN, GLM, GEMMA] {
+    for template in [QWEN, GLM, MINIMAX, GEMMA] {
         for strict in [true, false] {
             for (what, of, good, bad) in [
                 ("pattern", "^[a-c]{2}/[0-9]+$", "ab/12", "abc/12"),

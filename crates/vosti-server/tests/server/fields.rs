@@ -294,7 +294,9 @@ async fn one_error_names_every_field_that_cannot_be_served() {
     let body = with(chat("x"), json!({"odd": 1, "ebnf": "x", "best_of": 2, "tools": [{"type": "web_search"}]}));
     let (status, param, message) = server.post(CHAT, body.clone()).await.error();
     assert_eq!((status, param.as_str()), (400, "best_of"), "{message}");
-    for name in ["odd", "ebnf", "best_of", "tools[0] is of type \"web_search\"", "--unknown-fields warn"] {
+    let tool = "tools[0] is of type \"web_search\", and the model can call tools of type \"function\" only: leave it out, or describe \
+                a tool that your program runs as a function";
+    for name in ["odd", "ebnf", "best_of", tool, "--unknown-fields warn"] {
         assert!(message.contains(name), "{message}");
     }
     // What the server would ignore if it were told to.

@@ -77,3 +77,46 @@ async fn the_model_is_listed_shown_and_refused_by_another_name() {
     let wrong = server.post("/api/chat", user(json!({"format": "yaml"}))).await.error();
     assert!(wrong.0 == 400 && wrong.2.contains("format"), "{wrong:?}");
 }
+
+/// ollama's clients load a model so, to be quick later, and unload it.
+#[tokio::test]
+async fn a_request_without_a_text_is_answered_at_once() {
+    let server = toy();
+    for (reason, more) in [
+        ("load", json!({})),
+        ("load", json!({"keep_alive": "10m", "stream": true, "options": {"num_ctx": 4096}})),
+        ("unload", json!({"keep_alive": 0})),
+        ("unload", json!({"keep_alive": "0s"})),
+    ] {
+        let mut generated =
+            server.ok("/api/generate", with(json!({"model": "toy:latest", "prompt": ""}), more.clone())).await;
+        let mut chatted = server.ok("/api/chat", with(json!({"model": "toy", "messages": []}), more)).await;
+        for answer in [&mut generated, &mut chatted] {
+            assert!(answer.as_object_mut().unwrap().remove("created_at").unwrap().is_string());
+        }
+        assert_eq!(generated, json!({"model": "toy", "response": "", "done": true, "done_reason": reason}));
+        let message = json!({"role": "assistant", "content": ""});
+        assert_eq!(chatted, json!({"model": "toy", "message": message, "done": true, "done_reason": reason}));
+    }
+    for path in ["/api/generate", "/api/chat"] {
+        server.ok(path, json!({})).await;
+        assert_eq!(server.post(path, json!({"model": "other"})).await.error().0, 404);
+    }
+}
+
+#[tokio::test]
+async fn every_sampling_number_is_an_option() {
+    let server = toy();
+    for name in vosti_engine::Numbers::NAMES {
+        // A value that every number may have, and that changes most answers.
+        let number = if *name == "top_k" { json!(2) } else { json!(0.3) };
+        let own = server.ok(CHAT, with(chat("x"), json!({(*name): number}))).await;
+        let name = if *name == "repetition_penalty" { "repeat_penalty" } else { name };
+        let options = json!({"seed": 5, "num_predict": 24, (name): number});
+        let same = server.ok("/api/chat", user(json!({"options": options, "stream": false}))).await;
+        assert_eq!(same["message"]["content"], own["choices"][0]["message"]["content"], "{name}");
+        let ask = json!({"prompt": "x", "raw": true, "stream": false, "options": options});
+        let raw = server.ok("/v1/completions", with(completion("x"), json!({(name): number}))).await;
+        assert_eq!(server.ok("/api/generate", ask).await["response"], raw["choices"][0]["text"], "{name}");
+    }
+}

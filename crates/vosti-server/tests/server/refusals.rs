@@ -190,11 +190,16 @@ async fn a_requests_name_is_echoed_if_it_can_be_shown() {
 }
 
 #[tokio::test]
-async fn a_base_model_says_that_it_does_not_chat() {
+async fn a_base_model_says_that_it_does_not_chat_and_what_to_do() {
     let server = serve(&Options { chat: false, ..Options::default() });
     let (status, param, message) = server.post(CHAT, chat("x")).await.error();
     assert_eq!((status, param.as_str()), (400, "messages"));
-    assert!(message.contains("chat template"), "{message}");
+    for part in ["chat template", "/v1/completions", "`vosti models`"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    let (status, param, same) = server.post(CHAT, with(chat("x"), json!({"tools": [tool]}))).await.error();
+    assert_eq!((status, param.as_str(), same), (400, "tools", message), "the tools are what does not fit");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::arguments::Verify;
+use super::interrupt::without_steps;
 use super::output::print;
 use crate::fetch::Cache;
 use anyhow::{Context, Result};
@@ -26,10 +27,11 @@ pub fn run(arguments: &Verify) -> Result<Outcome> {
         run_all: false,
     };
     if arguments.suggest {
-        print(&vosti_audit::suggestion(&python()?, &request.path, &request.functions)?)?;
+        let draft = || Ok(vosti_audit::suggestion(&python()?, &request.path, &request.functions)?);
+        print(&without_steps::<Result<_>>(draft)?)?;
         return Ok(Outcome::Done);
     }
-    let audit = vosti_audit::audit(&request, python)?;
+    let audit = without_steps(|| vosti_audit::audit(&request, python))?;
     let text = if arguments.json { serde_json::to_string_pretty(&audit)? + "\n" } else { audit.to_string() };
     print(&text)?;
     if let Some(path) = &arguments.html {

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use vosti_engine::{Engine, Request};
 use vosti_model::{ChatOptions, Date};
+use vosti_server::api::fields;
 
 pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
@@ -213,7 +214,7 @@ impl Conversation<'_> {
     /// Writes the messages, the fingerprint, and the sampling and seed of the next answer. Earlier answers may have had another seed.
     fn save(&self, path: &Path) -> Result<()> {
         let saved = json!({
-            "fingerprint": self.deployment.fingerprint(), "seed": self.seed(),
+            "fingerprint": self.deployment.fingerprint(), "seed": fields::Seed::from(self.seed()),
             "sampling": sampling::effective(&self.sampling, self.deployment)?.to_string(), "messages": self.messages,
         });
         Promised::new(path)?.keep(&format!("{saved:#}\n"))?;

@@ -2,6 +2,7 @@
 
 use super::arguments::{Check, Device, ProfileName};
 use super::bar::{Bar, Unit};
+use super::interrupt::without_steps;
 use super::output::{Promised, judged, print, verdict, whole};
 use super::{Outcome, open};
 use crate::deployment::DeploymentSubject;
@@ -89,7 +90,8 @@ fn measure(arguments: &Check, url: &str, files: Files) -> Result<Outcome> {
         together: arguments.together.clone(),
         seed: arguments.seed,
     };
-    let report = endpoint::run(&options, &Bar::new(Unit::Count))?;
+    // A server may be silent, and an unfinished measurement has no report.
+    let report = without_steps(|| endpoint::run(&options, &Bar::new(Unit::Count)))?;
     files.finish(&serde_json::to_string_pretty(&report)?, None, &report.table(), report.passed)
 }
 

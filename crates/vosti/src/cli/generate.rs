@@ -12,6 +12,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use vosti_engine::{FinishReason, Request};
 use vosti_model::{ChatOptions, ChatTemplate, Date, Text};
+use vosti_server::api::fields;
 
 pub fn run(arguments: &Generate) -> Result<Outcome> {
     let text = text_and_stdin(&arguments.prompt)?;
@@ -83,7 +84,7 @@ fn described(streamed: &Streamed, fingerprint: &str, seed: u64) -> Value {
         json!({ "text": streamed.texts[choice], "tokens": streamed.tokens[choice], "finish_reason": reason })
     };
     let choices: Vec<Value> = (0..streamed.texts.len()).map(choice).collect();
-    json!({ "fingerprint": fingerprint, "seed": seed, "prompt_tokens": streamed.prompt_tokens, "choices": choices })
+    json!({ "fingerprint": fingerprint, "seed": fields::Seed::from(seed), "prompt_tokens": streamed.prompt_tokens, "choices": choices })
 }
 
 /// The tokens of a user's message.

@@ -1,23 +1,34 @@
-//! Ctrl-C: the first ends the work at its next step, the second ends the process. While a command waits for its user there is
-//! no next step, so the first already ends the process.
+//! Ctrl-C: the first ends the work at its next step, the second ends the process. While a command waits for its user, or does work
+//! that has no steps, the first already ends the process. Either ends the programs that the command has started.
 
 use std::io::IsTerminal;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicBool = AtomicBool::new(false);
+static WITHOUT_STEPS: AtomicBool = AtomicBool::new(false);
 static ON_FIRST: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+/// How long work without steps may take to clear up: it ends by itself if it waits for a program.
+const CLEARING: Duration = Duration::from_millis(500);
 
 /// Catches Ctrl-C and termination.
 pub fn install() {
     let handler = || {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) || WAITING.load(Ordering::SeqCst) {
+        let again = INTERRUPTED.swap(true, Ordering::SeqCst);
+        vosti_child::stop_all();
+        if again || WAITING.load(Ordering::SeqCst) {
             super::silent::restore();
             if std::io::stderr().is_terminal() {
                 eprintln!(); // the shell's prompt begins below the line with ^C
             }
             std::process::exit(130);
+        }
+        if WITHOUT_STEPS.load(Ordering::SeqCst) {
+            std::thread::sleep(CLEARING);
+            end();
         }
         if let Some(on_first) = ON_FIRST.get() {
             on_first();
@@ -42,6 +53,25 @@ pub fn ends_at_once<T>(wait: impl FnOnce() -> T) -> T {
     let waited = wait();
     WAITING.store(false, Ordering::SeqCst);
     waited
+}
+
+/// Runs work that does not ask whether it should end, such as a proof or the making of an environment. Ctrl-C ends the process.
+pub fn without_steps<T>(work: impl FnOnce() -> T) -> T {
+    WITHOUT_STEPS.store(true, Ordering::SeqCst);
+    let done = work();
+    if interrupted() {
+        drop(done); // perhaps an error that says that a program was ended
+        end();
+    }
+    WITHOUT_STEPS.store(false, Ordering::SeqCst);
+    done
+}
+
+fn end() -> ! {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
+    eprintln!("vosti: interrupted");
+    std::process::exit(130)
 }
 
 /// Whether Ctrl-C was pressed since the last [`reset`].

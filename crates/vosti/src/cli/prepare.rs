@@ -2,6 +2,7 @@
 
 use super::arguments::Prepare;
 use super::bar::{Bar, Unit};
+use super::interrupt::without_steps;
 use super::output::print;
 use super::{Outcome, open};
 use crate::estimate::card::{CARDS, CONSTANTS, Card};
@@ -32,7 +33,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let mut bundle = Bundle::built_in()?;
     let admitted = bundle.admit(&plan)?;
     if target != CPU {
-        bundle = bundle.with_cubins(compile(arguments, &plan, &admitted).with_context(cannot)?);
+        bundle = bundle.with_cubins(without_steps(|| compile(arguments, &plan, &admitted)).with_context(cannot)?);
     }
     let manifest = bundle.write(&arguments.output, arguments.force, files, target, &plan)?;
     print(&format!(

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::arguments::Verify;
+use super::interrupt::without_steps;
 use super::output::{print, verdict};
 use anyhow::Context;
 use std::collections::BTreeSet;
@@ -45,11 +46,11 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
     let start = Instant::now();
     let bundle = Bundle::open(arguments.bundle.as_deref())?;
     let inventory = match bundle.manifest() {
-        None => verify_all(&options)?,
+        None => without_steps(|| verify_all(&options))?,
         Some(_) => {
             let kernels = bundle.certificates().keys().filter(|kernel| kernel.starts_with(&options.prefix));
             let texts: Vec<_> = kernels.map(|kernel| (kernel.as_str(), bundle.ttir(kernel).unwrap_or(""))).collect();
-            verify_texts(&texts, &|kernel| bundle.ttir(kernel), &options)?
+            without_steps(|| verify_texts(&texts, &|kernel| bundle.ttir(kernel), &options))?
         }
     };
     anyhow::ensure!(
@@ -113,7 +114,7 @@ fn own(arguments: &Verify) -> anyhow::Result<Outcome> {
     let verification = match (&left.problem, &right.problem) {
         (Ok(left), Ok(right)) => {
             let mut solver = Solver::new(find_z3(), Cache::none()).with_second(find_cvc5());
-            verify_or_refute(left, right, REPLAYS, &mut solver)?
+            without_steps(|| verify_or_refute(left, right, REPLAYS, &mut solver))?
         }
         (Err(error), _) | (_, Err(error)) => Verification::refused(&left.name, error),
     };

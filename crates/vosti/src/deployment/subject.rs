@@ -101,7 +101,7 @@ impl Subject for DeploymentSubject<'_> {
         let mut command = Command::new(program);
         command.args(["check", "--digests", "--seed", &seed.to_string()]).args(flags);
         let failed = |why: String| CheckError::Subject(format!("another process could not be asked: {why}"));
-        Some(match command.output() {
+        Some(match vosti_child::output(&mut command, "") {
             Ok(output) if output.status.success() => {
                 Ok(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
             }

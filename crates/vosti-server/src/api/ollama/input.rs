@@ -17,6 +17,8 @@ use utoipa::ToSchema;
 pub struct OllamaChat {
     /// The served model's name, with or without `:latest`.
     pub model: Option<String>,
+    /// Without one, the answer only says that the model is loaded.
+    #[serde(default)]
     pub messages: Vec<OllamaMessage>,
     /// Functions that the model may call.
     pub tools: Option<Vec<Tool>>,
@@ -29,6 +31,9 @@ pub struct OllamaChat {
     /// Whether a reasoning model thinks: true, false, or how much (`low`, `medium`, `high`).
     #[schema(value_type = Option<bool>)]
     pub think: Option<Think>,
+    /// The model stays until the server ends; but where nothing is to be answered, the answer to 0 says that it was unloaded.
+    #[schema(value_type = Option<String>)]
+    pub keep_alive: Option<Value>,
     /// See ChatRequest.
     pub vosti_date: Option<String>,
 }
@@ -39,7 +44,8 @@ pub struct OllamaChat {
 pub struct OllamaGenerate {
     /// The served model's name, with or without `:latest`.
     pub model: Option<String>,
-    /// A message of the user; the text to continue with `raw`, with `suffix`, or if the model has no chat template.
+    /// A message of the user; the text to continue with `raw`, with `suffix`, or if the model has no chat template. Without one, the
+    /// answer only says that the model is loaded.
     pub prompt: Option<String>,
     /// The text after the answer: the model fills the gap.
     pub suffix: Option<String>,
@@ -56,6 +62,9 @@ pub struct OllamaGenerate {
     /// See OllamaChat.
     #[schema(value_type = Option<bool>)]
     pub think: Option<Think>,
+    /// See OllamaChat.
+    #[schema(value_type = Option<String>)]
+    pub keep_alive: Option<Value>,
 }
 
 /// Which model is asked about.
@@ -112,23 +121,30 @@ pub enum Think {
     How(String),
 }
 
-/// How tokens are drawn. See ChatRequest for each.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OllamaOptions {
-    pub temperature: Option<f32>,
-    pub top_p: Option<f32>,
-    pub top_k: Option<i64>,
-    pub min_p: Option<f32>,
-    pub repeat_penalty: Option<f32>,
-    pub presence_penalty: Option<f32>,
-    pub frequency_penalty: Option<f32>,
-    #[schema(value_type = Option<i64>)]
-    pub seed: Option<Seed>,
-    pub stop: Option<Stop>,
-    /// Most tokens to generate; -1 and -2: as many as the context leaves, which is the default.
-    pub num_predict: Option<i64>,
+macro_rules! options {
+    ({} $($(#[$doc:meta])* $number:ident: $exact:ident as $given:ident = $neutral:literal, $range:tt, $key:literal;)*) => {
+        /// How tokens are drawn. See ChatRequest for each.
+        #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct OllamaOptions {
+            $(pub $number: Option<$given>,)*
+            /// `repetition_penalty` under ollama's name.
+            pub repeat_penalty: Option<f32>,
+            #[schema(value_type = Option<i64>)]
+            pub seed: Option<Seed>,
+            pub stop: Option<Stop>,
+            /// Most tokens to generate; -1 and -2: as many as the context leaves, which is the default.
+            pub num_predict: Option<i64>,
+        }
+
+        impl OllamaOptions {
+            fn numbers(&self) -> vosti_engine::Given {
+                vosti_engine::Given { $($number: self.$number,)* }
+            }
+        }
+    };
 }
+vosti_engine::sampling_numbers!([options] {});
 
 const PLACES: &[Place] =
     &[Place::Ollama, Place::OllamaOptions, Place::OllamaMessage, Place::OllamaCall, Place::Tool, Place::Function];
@@ -176,6 +192,24 @@ fn format(format: Option<Value>) -> Result<Option<ResponseFormat>, ApiError> {
     }
 }
 
+/// A request to load a model, or to unload it, and nothing else.
+pub struct Load {
+    pub model: Option<String>,
+    pub done_reason: &'static str,
+}
+
+impl Load {
+    fn of(model: &Option<String>, keep_alive: &Option<Value>) -> Self {
+        // A number of seconds, or a duration such as `0s` or `1h0m`.
+        let none = match keep_alive {
+            Some(Value::Number(seconds)) => seconds.as_f64() == Some(0.0),
+            Some(Value::String(text)) => text.contains('0') && !text.contains(|c: char| ('1'..='9').contains(&c)),
+            _ => false,
+        };
+        Load { model: named(model.clone()), done_reason: if none { "unload" } else { "load" } }
+    }
+}
+
 impl OllamaShow {
     /// The model's name.
     pub fn name(&self) -> Option<String> {
@@ -184,6 +218,11 @@ impl OllamaShow {
 }
 
 impl OllamaChat {
+    /// What is asked for if nothing is to be answered.
+    pub fn load(&self) -> Option<Load> {
+        self.messages.is_empty().then(|| Load::of(&self.model, &self.keep_alive))
+    }
+
     /// The same as a chat request.
     pub fn into_chat(self) -> Result<ChatRequest, ApiError> {
         let options = self.options.unwrap_or_default();
@@ -194,7 +233,8 @@ impl OllamaChat {
             None => {}
         }
         let open = self.messages.last().is_some_and(|last| last.role == Role::Assistant && last.tool_calls.is_none());
-        Ok(ChatRequest {
+        let numbers = options.numbers();
+        let mut chat = ChatRequest {
             messages: self
                 .messages
                 .into_iter()
@@ -203,13 +243,7 @@ impl OllamaChat {
                 .collect(),
             model: named(self.model),
             max_tokens: tokens(&options)?,
-            temperature: options.temperature,
-            top_p: options.top_p,
-            top_k: options.top_k,
-            min_p: options.min_p,
             repeat_penalty: options.repeat_penalty,
-            presence_penalty: options.presence_penalty,
-            frequency_penalty: options.frequency_penalty,
             seed: options.seed,
             stop: options.stop,
             tools: self.tools,
@@ -220,7 +254,9 @@ impl OllamaChat {
             continue_final_message: Some(open),
             vosti_date: self.vosti_date,
             ..ChatRequest::default()
-        })
+        };
+        chat.set_numbers(numbers);
+        Ok(chat)
     }
 }
 
@@ -247,6 +283,12 @@ impl OllamaMessage {
 }
 
 impl OllamaGenerate {
+    /// What is asked for if nothing is to be answered.
+    pub fn load(&self) -> Option<Load> {
+        let none = self.prompt.as_ref().is_none_or(String::is_empty);
+        none.then(|| Load::of(&self.model, &self.keep_alive))
+    }
+
     /// Without the chat template.
     pub fn is_plain(&self) -> bool {
         self.raw.unwrap_or(false) || self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty())
@@ -280,22 +322,19 @@ impl OllamaGenerate {
     pub fn into_completion(self) -> Result<CompletionRequest, ApiError> {
         let options = self.options.unwrap_or_default();
         let system = self.system.map(|text| text + "\n").filter(|text| text.len() > 1).unwrap_or_default();
-        Ok(CompletionRequest {
+        let numbers = options.numbers();
+        let mut completion = CompletionRequest {
             prompt: Prompt::Text(system + &self.prompt.unwrap_or_default()),
             suffix: self.suffix,
             model: named(self.model),
             max_tokens: Some(tokens(&options)?.unwrap_or(crate::api::fields::UNLIMITED)),
-            temperature: options.temperature,
-            top_p: options.top_p,
-            top_k: options.top_k,
-            min_p: options.min_p,
             repeat_penalty: options.repeat_penalty,
-            presence_penalty: options.presence_penalty,
-            frequency_penalty: options.frequency_penalty,
             seed: options.seed,
             stop: options.stop,
             response_format: format(self.format)?,
             ..CompletionRequest::default()
-        })
+        };
+        completion.set_numbers(numbers);
+        Ok(completion)
     }
 }

@@ -34,6 +34,9 @@ pub enum Format {
     GlmLines,
     /// GLM 4.7: the same on one line.
     GlmTags,
+    /// MiniMax M2: `<minimax:tool_call>` around all calls, `<invoke name="NAME">` around each, and `<parameter name="NAME">` around each
+    /// argument.
+    MinimaxTags,
     /// Granite 3: `<|tool_call|>`, a list of objects.
     Granite,
     /// Phi 4 mini: the same, and `<|/tool_call|>`.
@@ -172,10 +175,10 @@ impl Format {
     /// The form in which a rendering writes a call of `vosti_probe`; none if it writes it in no known one.
     fn written(shown: &str, arguments: &Value) -> Option<Self> {
         use Format::{
-            Gemma, GlmLines, GlmTags, Granite, Hermes, Llama, MistralArgs, MistralList, MistralSpaced, Phi, Python,
-            QwenTags,
+            Gemma, GlmLines, GlmTags, Granite, Hermes, Llama, MinimaxTags, MistralArgs, MistralList, MistralSpaced,
+            Phi, Python, QwenTags,
         };
-        const FORMS: [Format; 12] = [
+        const FORMS: [Format; 13] = [
             Hermes,
             Llama,
             MistralSpaced,
@@ -184,6 +187,7 @@ impl Format {
             QwenTags,
             GlmLines,
             GlmTags,
+            MinimaxTags,
             Phi,
             Granite,
             Python,
@@ -228,6 +232,9 @@ impl Format {
         if has(GRANITE.mark) {
             return Some(Self::Granite);
         }
+        if has(MINIMAX_TAGS.mark) {
+            return Some(Self::MinimaxTags);
+        }
         if has(HERMES.mark) {
             return Some(match (has("<function="), has("<arg_key>"), has("</arg_key>\n<arg_value>")) {
                 (true, ..) => Self::QwenTags,
@@ -250,6 +257,7 @@ impl Format {
             Self::QwenTags => Some(&QWEN_TAGS),
             Self::GlmLines => Some(&GLM_LINES),
             Self::GlmTags => Some(&GLM_TAGS),
+            Self::MinimaxTags => Some(&MINIMAX_TAGS),
             Self::Granite => Some(&GRANITE),
             Self::Phi => Some(&PHI),
             Self::Python => Some(&PYTHON),
@@ -294,6 +302,16 @@ const GLM_TAGS: Literals = Literals {
     next: Some("</tool_call><tool_call>"),
     arguments: Arguments::Tags(Tags { key: "<arg_key>", value: "</arg_key><arg_value>", end: "</arg_value>" }),
     ..GLM_LINES
+};
+
+const MINIMAX_TAGS: Literals = Literals {
+    mark: "<minimax:tool_call>",
+    anywhere: true,
+    head: "\n<invoke name=\"",
+    middle: "\">\n",
+    next: Some("</invoke>\n<invoke name=\""),
+    tail: "</invoke>\n</minimax:tool_call>",
+    arguments: Arguments::Tags(Tags { key: "<parameter name=\"", value: "\">", end: "</parameter>\n" }),
 };
 
 const LLAMA: Literals = Literals {

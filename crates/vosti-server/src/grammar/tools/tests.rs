@@ -237,6 +237,7 @@ fn a_template_says_how_its_model_calls() {
         ("'<tool_call>\\n<function=' + name", Some(Format::QwenTags)),
         ("<tool_call>{{ name }}\n<arg_key>{{ k }}</arg_key>\n<arg_value>", Some(Format::GlmLines)),
         ("<tool_call>{{ name }}<arg_key>{{ k }}</arg_key><arg_value>", Some(Format::GlmTags)),
+        ("{%- set begin = '<minimax:tool_call>' -%}", Some(Format::MinimaxTags)),
         ("respond only with <|tool_call|> followed by a JSON list", Some(Format::Granite)),
         (PHI_4_MINI, Some(Format::Phi)),
         ("{{- \"<|tool_call_start|>[\" + name }}", Some(Format::Python)),
@@ -359,7 +360,7 @@ fn arguments_in_tags_are_read_as_json_wherever_the_answer_is_cut() {
         ("id", "7", json!(7)),
         ("other", "{\"a\": \"x", json!("{\"a\": \"x")),
     ];
-    for format in [Format::QwenTags, Format::GlmLines, Format::GlmTags] {
+    for format in [Format::QwenTags, Format::GlmLines, Format::GlmTags, Format::MinimaxTags] {
         let form = format.literals().expect("a row");
         let format::Arguments::Tags(tags) = form.arguments else { panic!("tags") };
         let arguments: String =
@@ -425,6 +426,7 @@ fn published_templates_have_the_forms_that_their_models_are_trained_on() {
         ("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", Format::QwenTags),
         ("GLM-4.6", Format::GlmLines),
         ("GLM-4.7-Flash", Format::GlmTags),
+        ("MiniMax-M2", Format::MinimaxTags),
         ("ibm-granite-granite-3.3-2B-Instruct", Format::Granite),
         ("ibm-granite-granite-4.0", Format::Hermes),
         ("LFM2-8B-A1B", Format::Python),
