@@ -13,7 +13,7 @@ use vosti_cuda::{Config, Cuda, CudaDevice, CudaError, Pages, TensorData, WeightC
 use vosti_engine::{Engine, Event, Policy, Request, Sampling, SamplingParams};
 use vosti_kernels::{Admitted, Binding, Proved, parse_stem};
 use vosti_model::ModelPlan;
-use vosti_stand_in::{StandIn, TARGET, cubin, cubins, plan_up_to};
+use vosti_stand_in::{StandIn, TARGET, cubin, cubins, plan_with};
 
 /// Weights of one element: launches do not depend on them.
 struct Nothing;
@@ -29,7 +29,7 @@ impl Weights for Nothing {
 
 /// One layer of SmolLM2, with the specialisations of its GPU target, for contexts of two splits.
 fn smol() -> ModelPlan {
-    plan_up_to("configs/smollm2-135m.json", TARGET, Some(1), 2048)
+    plan_with("configs/smollm2-135m.json", &[("num_hidden_layers", 1)], TARGET, 2048)
 }
 
 fn dry() -> StandIn {

@@ -9,7 +9,7 @@ use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
 use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, Sampling, SamplingParams, Speculation, math};
 use vosti_kernels::Admitted;
 use vosti_model::{ModelPlan, Recipe};
-use vosti_stand_in::{StandIn, TARGET, cubins, numbers, plan, plan_changed, plan_up_to};
+use vosti_stand_in::{StandIn, TARGET, cubins, numbers, plan, plan_with};
 
 /// Both devices' source of weights.
 struct Random<'a>(&'a ModelPlan);
@@ -135,7 +135,7 @@ fn a_decode_step_of_any_row_count_has_the_cpu_devices_bits_in_a_few_recordings()
 #[test]
 fn a_step_that_reaches_further_than_a_recording_has_another_one() {
     use vosti_cuda::device::RECORDED_LENGTH;
-    let plan = plan_up_to("configs/smollm2-135m.json", TARGET, Some(1), 8192);
+    let plan = plan_with("configs/smollm2-135m.json", &[("num_hidden_layers", 1)], TARGET, 8192);
     let policy = Policy { rows_step_max: 256, rows_sequence_max: 256, ..Policy::default() };
     let served = |graphs: bool| {
         let device = cuda(&plan, StandIn::fast(), graphs);
@@ -217,7 +217,7 @@ fn a_llama_has_the_cpu_devices_bits() {
 #[test]
 fn slices_of_a_state_give_the_whole_states_bits() {
     let heads = [("linear_key_head_dim", 128), ("linear_value_head_dim", 128)];
-    let of = |target| plan_changed("tests/tiny/qwen3_5/config.json", &heads, target, 512);
+    let of = |target| plan_with("tests/tiny/qwen3_5/config.json", &heads, target, 512);
     let (whole, sliced) = (of("cpu"), of(TARGET));
     let heads =
         |plan: &ModelPlan| plan.program.groups.iter().flat_map(|group| &group.state).map(|part| part.heads).max();

@@ -555,19 +555,13 @@ impl Driver for StandIn {
     }
 }
 
-/// A plan of a configuration in `vosti-model`, such as `tests/tiny/llama/config.json`.
+/// A plan of a configuration in `vosti-model`, such as `tests/tiny/llama/config.json`, with so many layers of it.
 pub fn plan(config: &str, target: &str, layers: Option<usize>) -> ModelPlan {
-    plan_up_to(config, target, layers, 512)
+    plan_with(config, layers.map(|layers| ("num_hidden_layers", layers)).as_slice(), target, 512)
 }
 
-/// As [`plan`], for requests of up to `context` positions.
-pub fn plan_up_to(config: &str, target: &str, layers: Option<usize>, context: u32) -> ModelPlan {
-    let layers = layers.map(|layers| ("num_hidden_layers", layers));
-    plan_changed(config, &layers.into_iter().collect::<Vec<_>>(), target, context)
-}
-
-/// As [`plan_up_to`], with other numbers in the configuration.
-pub fn plan_changed(config: &str, changes: &[(&str, usize)], target: &str, context: u32) -> ModelPlan {
+/// A plan of a configuration with other numbers in it, for requests of up to `context` positions.
+pub fn plan_with(config: &str, changes: &[(&str, usize)], target: &str, context: u32) -> ModelPlan {
     let path = format!("{}/../vosti-model/{config}", env!("CARGO_MANIFEST_DIR"));
     let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     for (key, number) in changes {
