@@ -29,8 +29,8 @@ use std::{fmt, fs, thread};
 /// Modules that test the statement: those in which most clauses die, and those whose verification takes longer.
 const QUICK: [&str; 6] = ["suite", "suite_words", "suite_legal", "suite_effects", "suite_premises", "users"];
 const SLOW: [&str; 3] = ["witness", "symbolic", "trace"];
-/// How many deletions are tried at a time at most, and in which modules; the last passes verify the whole core.
-const PASSES: [(usize, &[&str]); 5] = [(32, &QUICK), (8, &SLOW), (8, &[]), (1, &QUICK), (1, &[])];
+/// How many deletions are tried at a time at most, and in which modules; the last passes verify the whole core, which takes longest.
+const PASSES: [(usize, &[&str]); 5] = [(32, &QUICK), (8, &SLOW), (1, &QUICK), (8, &[]), (1, &[])];
 const SOURCES: &str = "crates/vosti-core/src";
 /// Which deletions are dead: on each line a deletion, the file and the function of the obligation that failed, and a hash of all that the
 /// obligation depends on. A line with another hash than the sources' says nothing.

@@ -145,7 +145,7 @@ proof fn lemma_refuses_invented_events<D: Device, S: Sampler<Logits = D::Logits,
     requires next(old, call, answer, new),
     ensures
         !(call is Admit) && !(call is Commit) && !(call is Finish) ==> new.log() == old.log(),
-        call is Abort ==> new.log() == old.log(),
+        call is Abort ==> new.log() == old.log(), answer is Committed ==> call is Commit,
         (call matches Call::Admit { prompt, state, .. } && answer matches Answer::Admitted { request }
             && new.log() != old.log().push(Event::Admitted { request: request.serial, prompt, initial: state })) ==> false,
         (call matches Call::Finish { request } && answer is Done && new.log() != old.log().push(Event::Completed { request: request.serial })) ==> false,
