@@ -195,14 +195,13 @@ pub enum Outcome {
 pub struct Failure {
     message: String,
     source: String,
-    file: String,
-    line: usize,
+    /// The file, from the workspace's root, and the line of the function that has not been proved.
+    place: (String, usize),
 }
 
 impl Failure {
-    /// The file, from the workspace's root, and the line.
     pub fn place(&self) -> (&str, usize) {
-        (&self.file, self.line)
+        (&self.place.0, self.place.1)
     }
 }
 
@@ -212,17 +211,25 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The failures that Verus printed: `error: MESSAGE`, then `--> FILE:LINE:COLUMN` with a file of the workspace.
+/// The failures that Verus printed: `error: MESSAGE`, then `--> FILE:LINE:COLUMN` with a file of the workspace. If that is a
+/// postcondition that a trait asks for in another file, `::: FILE:LINE:COLUMN` is the function that does not hold it.
 fn failures(workspace: &Path, text: &str) -> Vec<Failure> {
     let lines: Vec<&str> = text.lines().collect();
-    let failure = |pair: &[&str]| {
-        let message = pair[0].strip_prefix("error: ")?;
-        let mut place = pair[1].trim().strip_prefix("--> ")?.split(':');
-        let (file, line) = (place.next()?, place.next()?.parse::<usize>().ok()?);
-        let text = fs::read_to_string(workspace.join(file)).ok()?;
-        Some(Failure { message: message.into(), source: named(&text, line)?, file: file.into(), line })
+    let place = |line: &str, arrow: &str| {
+        let mut parts = line.trim().strip_prefix(arrow)?.split(':');
+        Some((parts.next()?.to_string(), parts.next()?.parse::<usize>().ok()?))
     };
-    lines.windows(2).filter_map(failure).collect()
+    let failure = |at: usize| {
+        let message = lines[at].strip_prefix("error: ")?;
+        let (file, line) = place(lines.get(at + 1)?, "--> ")?;
+        let text = fs::read_to_string(workspace.join(&file)).ok()?;
+        let rest = lines[at + 2..].iter().take_while(|line| !line.starts_with("error") && !line.starts_with("note: "));
+        let asked = message.starts_with("postcondition");
+        let body = rest.filter(|_| asked).find_map(|line| place(line, "::: "));
+        let source = named(&text, line)?;
+        Some(Failure { message: message.into(), source, place: body.unwrap_or((file, line)) })
+    };
+    (0..lines.len()).filter_map(failure).collect()
 }
 
 /// A line of a source. A line that only opens a block says nothing by itself, so the function in which it stands comes first.
@@ -371,6 +378,19 @@ mod tests {
         assert_eq!(named(text, 3).unwrap(), "x == x,");
         assert_eq!(named(text, 4).unwrap(), "lemma_a: ({");
         assert!(named(text, 0).is_none() && named(text, 99).is_none());
+    }
+
+    #[test]
+    fn a_postcondition_of_a_trait_fails_in_the_function_that_does_not_hold_it() {
+        let [seam, device] =
+            ["trusted/seam.rs", "proof/symbolic.rs"].map(|file| format!("crates/vosti-core/src/{file}"));
+        let said = |message: &str| {
+            format!("error: {message}\n   --> {seam}:90:13\n    |\n   ::: {device}:91:10\n    |\n\nerror: another\n")
+        };
+        let places =
+            |message| failures(&root(), &said(message)).iter().map(|f| f.place().0.to_string()).collect::<Vec<_>>();
+        assert_eq!(places("postcondition not satisfied"), [device.clone()]);
+        assert_eq!(places("precondition not satisfied"), [seam.clone()]);
     }
 
     #[test]
