@@ -401,6 +401,7 @@ mod tests {
     fn a_call_that_is_not_pure_or_of_two_types_stays() {
         for line in [
             TANH.replace("pure = true", "pure = false"),
+            TANH.replace("{libname", "{rounding = 1 : i32, libname"),
             TANH.replace("%0 {", "%0, %5 {").replace("(f32)", "(f32, i32)"),
             TANH.replace("-> f32", "-> i32"),
             TANH.replace("(f32) -> f32", "(f64) -> f64"),

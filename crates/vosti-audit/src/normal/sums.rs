@@ -136,4 +136,19 @@ mod tests {
         // A product of sums has no form here.
         assert_eq!(written.mul(&t), None);
     }
+
+    /// A number is known modulo 2^32, and a division truncates.
+    #[test]
+    fn a_number_that_may_wrap_or_is_negative_is_not_divided() {
+        let by = Sum::number(16);
+        for n in [1 << 32, -1] {
+            let n = Sum::number(n);
+            let pair = || (n.clone().into(), by.clone().into());
+            assert_eq!(n.div(&by), Some(Sum::of(Term::Div(pair().0, pair().1))));
+            assert_eq!(n.rem(&by), Some(Sum::of(Term::Rem(pair().0, pair().1))));
+        }
+        assert_eq!(Sum::number(1 << 32).least(&by).and_then(|sum| sum.constant()), None);
+        assert_eq!((Sum::number(33).div(&by), Sum::number(33).rem(&by)), (Some(Sum::number(2)), Some(Sum::number(1))));
+        assert_eq!(Sum::number(-1).least(&by), Some(Sum::number(-1)));
+    }
 }

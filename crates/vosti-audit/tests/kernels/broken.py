@@ -580,3 +580,240 @@ def rounded_to_either_type(x, y, n_cols, BN: tl.constexpr, T: tl.constexpr):
     cols = tl.arange(0, BN)
     v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
     tl.store(y + row * n_cols + cols, v.to(T).to(tl.float32), mask=cols < n_cols)
+
+
+@triton.jit
+def moves_less_each_turn(x, y, n_cols, BN: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    at = x + row * n_cols + cols
+    total = tl.zeros([BN], tl.float32)
+    for turn in range(0, 3):
+        total += tl.load(at, mask=cols < n_cols - 1, other=0.0).to(tl.float32)
+        at += 2 - turn
+    tl.store(y + row * n_cols + cols, total, mask=cols < n_cols)
+
+
+@triton.jit
+def a_name_of_two_values_in_turn(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    t = tl.program_id(0)
+    Q = tl.cdiv(N, BN)
+    n, lanes = t % Q, tl.arange(0, 2)
+    cols = n * BN + tl.arange(0, BN)
+    if N > 0:
+        m = tl.min(lanes, axis=0)
+        rows = m * BM + tl.arange(0, BM)
+        mask = (rows < M)[:, None] & (cols < N)[None, :]
+        v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+    if N > 3:
+        m = t // Q
+        tl.store(y + m, 0.0, mask=m < 0)
+
+
+@triton.jit
+def tile_of(t, Q):
+    return t // Q, t % Q
+
+
+@triton.jit
+def least_and_largest(lanes):
+    return tl.min(lanes, axis=0), tl.max(lanes, axis=0)
+
+
+@triton.jit
+def results_of_two_calls(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    t = tl.program_id(0)
+    Q = tl.cdiv(N, BN)
+    n = t % Q
+    lanes = tl.arange(0, 2)
+    cols = n * BN + tl.arange(0, BN)
+    if N > 3:
+        m, other = tile_of(t, Q)
+        tl.store(y + m, 0.0, mask=m < 0)
+    if N > 0:
+        m, other = least_and_largest(lanes)
+        rows = m * BM + tl.arange(0, BM)
+        mask = (rows < M)[:, None] & (cols < N)[None, :]
+        v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+        tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+
+
+@triton.jit
+def groups_of_the_larger_size(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr, G: tl.constexpr):
+    t = tl.program_id(0)
+    P, Q = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    width = G * Q
+    first = t // width * G
+    size = max(P - first, G)
+    m, n = first + (t % width) % size, (t % width) // size
+    rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+    mask = (rows < M)[:, None] & (cols < N)[None, :]
+    v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+
+
+@triton.jit
+def rows_that_wrap_below(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.arange(0, BN)
+    mask = (rows < M)[:, None] & (cols < N)[None, :]
+    v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    whole = (rows - 4) % M == rows - 4
+    tl.store(y + rows[:, None] * N + cols[None, :], tl.where(whole[:, None], v, v * 2), mask=mask)
+
+
+@triton.jit
+def rows_that_wrap_by_a_negative(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.arange(0, BN)
+    mask = (rows < M)[:, None] & (cols < N)[None, :]
+    v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    first = rows % (N - 65) < 2
+    tl.store(y + rows[:, None] * N + cols[None, :], tl.where(first[:, None], v, v * 2), mask=mask)
+
+
+@triton.jit
+def rows_that_wrap_by_columns(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.arange(0, BN)
+    mask = (rows < M)[:, None] & (cols < N)[None, :]
+    v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    inner = rows % N
+    whole = (inner == rows) | (inner == 0)
+    tl.store(y + rows[:, None] * N + cols[None, :], tl.where(whole[:, None], v, v * 2), mask=mask)
+
+
+@triton.jit
+def scanned_by_either_function(x, y, n_cols, BN: tl.constexpr, PRODUCT: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    if PRODUCT:
+        v = tl.cumprod(v, axis=0)
+    else:
+        v = tl.cumsum(v, axis=0)
+    tl.store(y + row * n_cols + cols, v, mask=cols < n_cols)
+
+
+@triton.jit
+def scanned_into_either_end(x, y, BN: tl.constexpr, FIRST: tl.constexpr, STEP: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.cumsum(tl.load(x + row * BN + cols).to(tl.float32), axis=0)
+    tl.store(y + row * BN + FIRST + STEP * cols, v)
+
+
+@triton.jit
+def third_tile_by_rows(x, y, n_rows, n_cols, BN: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    mean, count, more = tl.reduce((v, v * 0 + 1, v * n_rows), 0, mean_and_more)
+    tl.store(y + row * n_cols + cols, v * more, mask=cols < n_cols)
+
+
+@triton.jit
+def clamped_either_way(x, y, n_cols, BN: tl.constexpr, ALL: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    if ALL:
+        v = tl.clamp(v, -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        v = tl.clamp(v, -1.0, 1.0)
+    tl.store(y + row * n_cols + cols, v, mask=cols < n_cols)
+
+
+@triton.jit
+def divided_either_way(x, y, n_cols, BN: tl.constexpr, NEAREST: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    if NEAREST:
+        v = tl.div_rn(v, 3.0)
+    else:
+        v = v / 3.0
+    tl.store(y + row * n_cols + cols, v, mask=cols < n_cols)
+
+
+@triton.jit
+def root_of_either_kind(x, y, n_cols, BN: tl.constexpr, NEAREST: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    if NEAREST:
+        v = tl.sqrt_rn(tl.abs(v))
+    else:
+        v = tl.sqrt(tl.abs(v))
+    tl.store(y + row * n_cols + cols, v, mask=cols < n_cols)
+
+
+@triton.jit
+def rounded_either_way(x, y, n_cols, BN: tl.constexpr, NEAREST: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    if NEAREST:
+        v = v.to(tl.float16)
+    else:
+        v = v.to(tl.float16, fp_downcast_rounding="rtz")
+    tl.store(y + row * n_cols + cols, v.to(tl.float32), mask=cols < n_cols)
+
+
+@triton.jit
+def product_of_either_precision(x, w, y, M, BM: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    k = tl.arange(0, BK)
+    a = tl.load(x + rows[:, None] * BK + k[None, :], mask=(rows < M)[:, None], other=0.0)
+    b = tl.load(w + k[:, None] * BK + k[None, :])
+    total = tl.dot(a, b, tl.zeros((BM, BK), tl.float32), input_precision=PRECISION)
+    tl.store(y + rows[:, None] * BK + k[None, :], total, mask=(rows < M)[:, None])
+
+
+@triton.jit
+def which_tile():
+    return tl.program_id(0)
+
+
+@triton.jit
+def tiles_with_the_number_of_a_helper(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    t = tl.program_id(0)
+    P = tl.cdiv(M, BM)
+    m, n = t % P, t // P
+    rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+    mask = (rows < M)[:, None] & (cols < N)[None, :]
+    v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    tl.store(y + rows[:, None] * N + cols[None, :], v * which_tile(), mask=mask)
+
+
+@triton.jit
+def row_that_stores(y, t, Q):
+    tl.store(y, 0.0)
+    return t // Q
+
+
+@triton.jit
+def tiles_of_a_helper_that_stores(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    t = tl.program_id(0)
+    Q = tl.cdiv(N, BN)
+    m, n = row_that_stores(y, t, Q), t % Q
+    rows, cols = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+    mask = (rows < M)[:, None] & (cols < N)[None, :]
+    v = tl.load(x + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    tl.store(y + rows[:, None] * N + cols[None, :], v * 2, mask=mask)
+
+
+@triton.jit
+def sum_of_two(a, b):
+    return a + b
+
+
+@triton.jit
+def lanes_in_any_order_and_their_sum(x, y, n_cols, BN: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BN)
+    v = tl.load(x + row * n_cols + cols, mask=cols < n_cols, other=0.0).to(tl.float32)
+    lanes = tl.reshape(v, [BN], can_reorder=True)
+    total = tl.reduce(lanes, 0, sum_of_two)
+    tl.store(y + row * n_cols + cols, lanes * total, mask=cols < n_cols)
