@@ -389,8 +389,8 @@ mod tests {
         };
         let places =
             |message| failures(&root(), &said(message)).iter().map(|f| f.place().0.to_string()).collect::<Vec<_>>();
-        assert_eq!(places("postcondition not satisfied"), [device.clone()]);
-        assert_eq!(places("precondition not satisfied"), [seam.clone()]);
+        assert_eq!(places("postcondition not satisfied"), std::slice::from_ref(&device));
+        assert_eq!(places("precondition not satisfied"), std::slice::from_ref(&seam));
     }
 
     #[test]
