@@ -2,10 +2,9 @@
 //! programs run at a time. What is built, the folder that a test starts in and its variables are cargo's.
 
 use crate::root;
-use crate::tidy::{File, tracked};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -81,44 +80,28 @@ pub fn run() -> Result<()> {
         }
     });
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for package in with_examples(&tracked()?) {
-        let mut examples = cargo();
-        if crate::run_command(examples.args(["--doc", "--package", &package])).is_err() {
-            failed.push(format!("examples in the documentation of {package}"));
-        }
+    let mut examples = cargo();
+    if crate::run_command(examples.args(["--doc", "--no-fail-fast"])).is_err() {
+        failed.push("examples in the documentation".into());
     }
     ensure!(failed.is_empty(), "of {count} test programs and the documentation, these failed: {}", failed.join(", "));
     Ok(())
-}
-
-/// The packages of `crates/` with examples in the documentation. To look for them in all packages, rustdoc needs a minute.
-fn with_examples(files: &[File]) -> BTreeSet<String> {
-    let package =
-        |path: &str| path.strip_prefix("crates/")?.split_once("/src/").map(|(package, _)| package.to_string());
-    files.iter().filter(|file| has_example(&file.text)).filter_map(|file| package(&file.path)).collect()
-}
-
-/// Whether documentation has a block of code that is not marked as text.
-fn has_example(source: &str) -> bool {
-    let documentation = source.lines().map(str::trim_start).filter(|line| line.starts_with("//"));
-    let fences = documentation.filter_map(|line| line.trim_start_matches(['/', '!', ' ']).strip_prefix("```"));
-    fences.step_by(2).any(|language| language != "text")
 }
 
 fn take(queue: &Mutex<VecDeque<Program>>) -> Option<Program> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
-/// `cargo test`. Tests find their tools in `target/python`; the variable makes a missing tool fail its test.
+/// `cargo test` of the workspace. Tests find their tools in `target/python`; the variable makes a missing tool fail its test.
 fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.arg("test").env(vosti_test_tools::REQUIRED, "1").current_dir(root());
+    cargo.args(["test", "--workspace"]).env(vosti_test_tools::REQUIRED, "1").current_dir(root());
     cargo
 }
 
 fn build() -> Result<Vec<Program>> {
     let mut build = cargo();
-    build.args(["--workspace", "--no-run", "--message-format=json-render-diagnostics"]).stderr(Stdio::inherit());
+    build.args(["--no-run", "--message-format=json-render-diagnostics"]).stderr(Stdio::inherit());
     let said = build.output().context("cargo test --no-run")?;
     ensure!(said.status.success(), "the tests do not build");
     let mut programs = Vec::new();
@@ -149,19 +132,5 @@ impl Program {
         println!("{name}, {seconds:.0} s: {result}");
         ensure!(ended.status.success(), "{said}{}{name}: {}", String::from_utf8_lossy(&ended.stderr), ended.status);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packages_with_examples_are_found() {
-        assert!(has_example("/// Adds.\n///\n/// ```\n/// assert!(true);\n/// ```\nfn add() {}\n"));
-        assert!(has_example("//! ```text\n//! a\n//! ```\n//!\n    //! ```no_run\n    //! main()\n    //! ```\n"));
-        assert!(!has_example("//! ```text\n//! a table\n//! ```\nlet fence = \"```\";\n"));
-        let found = with_examples(&tracked().unwrap());
-        assert!(found.contains("vosti-engine") && !found.contains("vosti-simd"), "{found:?}");
     }
 }

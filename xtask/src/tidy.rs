@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
     generated_files_say_by_what,
     broken_kernels_are_patches,
     tests_do_not_skip_by_themselves,
+    examples_are_tested,
     links::links_lead_somewhere,
     links::the_book_has_every_page,
     pages::cited_files_exist,
@@ -288,6 +289,29 @@ fn tests_do_not_skip_by_themselves(files: &[File]) -> Vec<String> {
     skipping.map(|file| format!("{}: skips a test without vosti_test_tools::have", file.path)).collect()
 }
 
+/// Looking for examples in the documentation of all crates takes rustdoc a minute, so crates without any say `doctest = false`.
+fn examples_are_tested(files: &[File]) -> Vec<String> {
+    let manifests =
+        files.iter().filter(|file| file.path.ends_with("Cargo.toml") && file.text.contains("doctest = false"));
+    let untested = |manifest: &File| {
+        let sources = format!("{}src/", manifest.path.strip_suffix("Cargo.toml")?);
+        let example = rust(files).find(|file| file.path.starts_with(&sources) && has_example(&file.text))?;
+        Some(format!(
+            "{}: an example that is not tested, because {} says `doctest = false`",
+            example.path, manifest.path
+        ))
+    };
+    manifests.filter_map(untested).collect()
+}
+
+/// Whether documentation has a block of code that is not marked as text.
+fn has_example(source: &str) -> bool {
+    let documentation =
+        source.lines().map(str::trim_start).filter(|line| line.starts_with("///") || line.starts_with("//!"));
+    let fences = documentation.filter_map(|line| line.trim_start_matches(['/', '!', ' ']).strip_prefix("```"));
+    fences.step_by(2).any(|language| language != "text")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +345,13 @@ mod tests {
         assert_eq!(found(broken_kernels_are_patches, "filetests/broken/a.py", ""), 1);
         let skips = ["println!(\"skip", "ped: no z3\")"].concat();
         assert_eq!(found(tests_do_not_skip_by_themselves, "crates/a/tests/a.rs", &skips), 1);
+        let examples = |text: &str| {
+            let manifest = file("crates/a/Cargo.toml", "[lib]\ndoctest = false\n");
+            examples_are_tested(&[manifest, file("crates/a/src/b.rs", text)]).len()
+        };
+        assert_eq!(examples("/// Adds.\n///\n/// ```\n/// assert!(true);\n/// ```\nfn add() {}\n"), 1);
+        assert_eq!(examples("//! ```text\n//! a\n//! ```\n\n    /// ```no_run\n    /// main()\n    /// ```\n"), 1);
+        assert_eq!(examples("//! ```text\n//! a table\n//! ```\nlet fence = \"```\"; // ```\n"), 0);
         let before = crates_depend_downwards(&[]).len();
         let core = file("crates/vosti-core/Cargo.toml", "[dependencies]\nvosti-engine.workspace = true\n");
         assert_eq!(crates_depend_downwards(&[core]).len(), before, "one file less is missing, one breach more");
