@@ -6,7 +6,6 @@ use std::fs;
 use std::io::{ErrorKind, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 use vosti_audit::{Audit, AuditError, Finding, Request, audit, page, suggestion};
 
 /// Proves that kernels of a Triton file are batch-invariant, or shows two runs that differ (docs/verify-your-kernel.md).
@@ -55,15 +54,12 @@ impl Arguments {
     }
 }
 
-/// How long a run may take to clear up after Ctrl-C; it ends by itself if it waits for Python.
-const CLEARING: Duration = Duration::from_millis(500);
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Without a handler Ctrl-C ends this process alone.
     let _ = ctrlc::set_handler(|| {
         vosti_child::stop_all();
-        std::thread::sleep(CLEARING);
+        std::thread::sleep(vosti_child::CLEARING);
         std::process::exit(INTERRUPTED.into());
     });
     let result = run(&arguments);

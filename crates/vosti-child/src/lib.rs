@@ -21,6 +21,9 @@ fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How long a process that was interrupted may take to clear up after [`stop_all`]: whoever waits for a program has an error at once.
+pub const CLEARING: Duration = Duration::from_millis(500);
+
 fn kill_group(leader: u32) {
     // SAFETY: a signal to a group of processes touches no memory of this one.
     unsafe { libc::kill(-(leader as libc::pid_t), libc::SIGKILL) };

@@ -4,15 +4,11 @@
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicBool = AtomicBool::new(false);
 static WITHOUT_STEPS: AtomicBool = AtomicBool::new(false);
 static ON_FIRST: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
-
-/// How long work without steps may take to clear up: it ends by itself if it waits for a program.
-const CLEARING: Duration = Duration::from_millis(500);
 
 /// Catches Ctrl-C and termination.
 pub fn install() {
@@ -27,7 +23,7 @@ pub fn install() {
             std::process::exit(130);
         }
         if WITHOUT_STEPS.load(Ordering::SeqCst) {
-            std::thread::sleep(CLEARING);
+            std::thread::sleep(vosti_child::CLEARING);
             end();
         }
         if let Some(on_first) = ON_FIRST.get() {
