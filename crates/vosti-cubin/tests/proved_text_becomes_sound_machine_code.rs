@@ -86,8 +86,8 @@ fn large_heads_fit_every_target() {
     }
 }
 
-/// A program has registers for 64 columns of a state, with the page's entries beside them: the largest states of published models,
-/// whose wider ones are cut into slices.
+/// A program has registers for 64 columns of a state, with the page's entries beside them: the largest state of each kernel that
+/// GPUs have a text for.
 #[test]
 fn states_fit_every_target() {
     let Some(tool) = toolchain() else { return };
