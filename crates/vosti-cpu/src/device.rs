@@ -35,7 +35,7 @@ pub enum Mode {
 /// How weights of BF16 dots are kept in memory. Both forms give the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// Weights of a quantised file in its blocks. Weights in BF16 in 13 bits if the instruction set can decode that (AVX-512),
+    /// Weights of a quantised file in its blocks. Weights in BF16 in 13 bits if the instruction set can decode that (AVX-512 with BF16),
     /// else in BF16.
     #[default]
     AsTheyCome,

@@ -191,7 +191,7 @@ fn compare_stored(stem: &str, rows: &[usize], data: &[u16], k: usize, panel: imp
         assert!(row_len == k && (!glu || cut > 0 && 2 * cut * k == data.len()), "{stem}");
         let layout = Layout::StoredPanels { row_len, cut, part: None };
         let (words, small) = in_panels(layout, data.len() / k, k, |rows| panel(rows, isa));
-        assert!(small > 0 || isa != Isa::Avx512, "{stem}: every panel is in BF16");
+        assert!(small > 0 || isa != Isa::Avx512Bf16, "{stem}: every panel is in BF16");
         let given = [(weight, layout, &words[..])];
         let got = fast_with(&case.kernel, &plan, &case.buffers, case.grid, isa, true, Some(3), &given).unwrap();
         assert_eq!(difference(&case.kernel, &got, &want), None, "{stem} {rows} {isa:?}");

@@ -34,8 +34,13 @@ fn main() {
         }
     }
     let forms: Vec<Measured> = names.iter().map(|name| Measured::new(width, name)).collect();
-    let sets =
-        [(Isa::Avx2, Set::Avx2), (Isa::Avx2, Set::AvxVnni), (Isa::Avx512, Set::Avx512Vnni), (Isa::Neon, Set::Neon)];
+    let sets = [
+        (Isa::Avx2, Set::Avx2),
+        (Isa::Avx2, Set::AvxVnni),
+        (Isa::Avx512, Set::Avx512Vnni),
+        (Isa::Avx512Bf16, Set::Avx512Vnni),
+        (Isa::Neon, Set::Neon),
+    ];
     let there = |(isa, set): &(Isa, Set)| Isa::available().contains(isa) && Set::available().contains(set);
     for (isa, set) in sets.into_iter().filter(there) {
         let kernels = kernels(isa);

@@ -10,22 +10,25 @@ pub enum Isa {
     Portable,
     /// 256-bit vectors with fused multiply-add.
     Avx2,
-    /// 512-bit vectors with the BF16 pair dot product.
+    /// 512-bit vectors.
     Avx512,
+    /// 512-bit vectors with the BF16 pair dot product.
+    Avx512Bf16,
     /// 128-bit vectors, which every AArch64 processor has. The compiler vectorises the loops over tiles.
     Neon,
 }
 
 impl Isa {
     /// Every set.
-    pub const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Neon];
+    pub const ALL: [Isa; 5] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Neon];
 
     /// The common name.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
-            Isa::Avx512 => "avx512-bf16",
+            Isa::Avx512 => "avx512",
+            Isa::Avx512Bf16 => "avx512-bf16",
             Isa::Neon => "neon",
         }
     }
@@ -53,8 +56,10 @@ impl Isa {
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512bf16");
+                && is_x86_feature_detected!("avx512dq");
+            if avx512 && is_x86_feature_detected!("avx512bf16") {
+                return &[Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16];
+            }
             if avx512 {
                 return &[Isa::Portable, Isa::Avx2, Isa::Avx512];
             }

@@ -5,8 +5,8 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::{self, ROWS, Wide};
-use super::{Dot, LANES, Stored, by_units, portable};
+use super::fused::{self, ROWS, Wide};
+use super::{Dot, DotFn, LANES, Stored, by_units, portable};
 use crate::storage::blocks::{PAIRS, REGISTER, STRIPE, STRIPES, Shape};
 use crate::storage::{Form, Panel};
 use vosti_kernels::Values;
@@ -14,6 +14,22 @@ use vosti_kernels::Values;
 /// # Safety
 /// See [`super::StoredFn`].
 pub unsafe fn dot(dot: &Dot<u16>, stored: &Stored) {
+    // SAFETY: the caller's.
+    unsafe { dot_by(dot, stored, fused::bf16_256) }
+}
+
+/// Panels that are expanded first are multiplied with 512 bits.
+///
+/// # Safety
+/// See [`super::StoredFn`].
+pub unsafe fn dot_512(dot: &Dot<u16>, stored: &Stored) {
+    // SAFETY: the caller's.
+    unsafe { dot_by(dot, stored, fused::bf16_512) }
+}
+
+/// # Safety
+/// See [`super::StoredFn`]; `bf16` may be run.
+unsafe fn dot_by(dot: &Dot<u16>, stored: &Stored, bf16: DotFn<u16>) {
     // SAFETY: the caller's; rows are within the product.
     unsafe {
         match stored.panel.form {
@@ -28,7 +44,7 @@ pub unsafe fn dot(dot: &Dot<u16>, stored: &Stored) {
                     }
                 }
             }
-            _ => by_units(dot, stored, avx2::bf16, expand),
+            _ => by_units(dot, stored, bf16, expand),
         }
     }
 }
@@ -44,7 +60,7 @@ unsafe fn rows<const R: usize>(dot: &Dot<u16>, r: usize, stored: &Stored, shape:
         // SAFETY: the caller's.
         unsafe {
             for (i, left) in left.iter_mut().enumerate() {
-                avx2::widen(dot.a.add((r + i) * dot.a_row + 2 * first), PAIRS, left);
+                fused::widen(dot.a.add((r + i) * dot.a_row + 2 * first), PAIRS, left);
             }
             let accumulate = dot.accumulate || first > 0;
             let (c, stripes) = (dot.c.add(r * dot.c_row), dot.columns / LANES);

@@ -6,17 +6,19 @@
 //! Read next: [`crate::layout`].
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
 mod avx2_stored;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_stored;
+#[cfg(target_arch = "x86_64")]
+mod fused;
 pub mod integers;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2_stored::rounded;
@@ -116,7 +118,7 @@ pub fn kernels(isa: Isa) -> Kernels {
     assert!(Isa::available().contains(&isa), "{isa:?} is not available on this machine");
     match isa {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => {
+        Isa::Avx512Bf16 => {
             // SAFETY: the instruction set is there, as asserted.
             let encode = |panel: &[u16], out: &mut [u8]| unsafe { avx512_stored::encode(panel, out) };
             let (stored, few, leave) = (avx512_stored::dot, avx512_stored::few, avx512_stored::leave);
@@ -125,7 +127,12 @@ pub fn kernels(isa: Isa) -> Kernels {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => {
             let stored = avx2_stored::dot;
-            Kernels { bf16: avx2::bf16, f32: avx2::f32, stored, few: |_| 4, leave: |_| 4, encode: None }
+            Kernels { bf16: fused::bf16_256, f32: fused::f32, stored, few: |_| 4, leave: |_| 4, encode: None }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => {
+            let stored = avx2_stored::dot_512;
+            Kernels { bf16: fused::bf16_512, f32: avx512::f32, stored, few: |_| 4, leave: |_| 4, encode: None }
         }
         #[cfg(target_arch = "aarch64")]
         Isa::Neon => {

@@ -20,6 +20,11 @@ pub trait Lanes: Copy {
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load_bf16(at: *const u16) -> Self;
     unsafe fn store_bf16(self, at: *mut u16);
+    /// The same with the processor's BF16 instruction.
+    #[inline(always)]
+    unsafe fn store_bf16_natively(self, at: *mut u16) {
+        unsafe { self.store_bf16(at) }
+    }
     /// Copies sixteen BF16.
     #[inline(always)]
     unsafe fn copy_bf16(from: *const u16, to: *mut u16) {
@@ -104,6 +109,18 @@ impl Lanes for Wide {
     }
     #[inline(always)]
     unsafe fn store_bf16(self, at: *mut u16) {
+        unsafe {
+            let x = self.flush();
+            let bits = ints!(x.0);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x.0, x.0);
+            let chosen = _mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(f32::NAN.to_bits() as i32));
+            _mm256_storeu_si256(at.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(chosen)));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16_natively(self, at: *mut u16) {
         unsafe {
             let words: __m256i = std::mem::transmute(_mm512_cvtneps_pbh(self.0));
             _mm256_storeu_si256(at.cast(), words);

@@ -58,6 +58,8 @@ pub struct Versions<F> {
     pub avx2: F,
     /// For AVX-512.
     pub avx512: F,
+    /// For AVX-512 with BF16.
+    pub avx512_bf16: F,
 }
 
 impl<F: Copy> Versions<F> {
@@ -65,7 +67,9 @@ impl<F: Copy> Versions<F> {
     #[cfg(target_arch = "x86_64")]
     fn with(self, simd: Option<simd::SimdFns<F>>) -> Self {
         match simd {
-            Some(simd) => Self { portable: self.portable, avx2: simd.avx2, avx512: simd.avx512 },
+            Some(simd::SimdFns { avx2, avx512, avx512_bf16 }) => {
+                Self { portable: self.portable, avx2, avx512, avx512_bf16 }
+            }
             None => self,
         }
     }
@@ -76,6 +80,7 @@ impl<F: Copy> Versions<F> {
             Isa::Portable | Isa::Neon => self.portable,
             Isa::Avx2 => self.avx2,
             Isa::Avx512 => self.avx512,
+            Isa::Avx512Bf16 => self.avx512_bf16,
         }
     }
 }
@@ -97,7 +102,7 @@ macro_rules! versions {
         #[cfg(not(target_arch = "x86_64"))]
         use portable as avx2;
         // Loops in which time is spent are hand-written for 512 bits; the others do not pay for more code.
-        $crate::vector::Versions { portable, avx2, avx512: avx2 }
+        $crate::vector::Versions { portable, avx2, avx512: avx2, avx512_bf16: avx2 }
     }};
 }
 pub(crate) use versions;

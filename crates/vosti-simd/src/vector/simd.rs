@@ -10,10 +10,11 @@ use super::lanes::{Lanes, Pair, Wide};
 use super::reduce::{ReduceFn, Rows};
 use super::{Arg, LANES, Map, MapFn};
 
-/// Versions for 256 and 512 bits.
+/// Versions for 256 and 512 bits, and for 512 bits with BF16.
 pub struct SimdFns<F> {
     pub avx2: F,
     pub avx512: F,
+    pub avx512_bf16: F,
 }
 
 /// Builds a generic function for both vector widths.
@@ -24,12 +25,12 @@ macro_rules! simd {
             // SAFETY: the caller's promises are passed on.
             unsafe { $body::<Pair>(argument $(, $extra)*) }
         }
-        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")]
         unsafe fn avx512(argument: &$argument) {
             // SAFETY: as above.
             unsafe { $body::<Wide>(argument $(, $extra)*) }
         }
-        Some(SimdFns { avx2, avx512 })
+        Some(SimdFns { avx2, avx512, avx512_bf16: avx512 })
     }};
 }
 
@@ -232,14 +233,15 @@ unsafe fn widen<V: Lanes>(map: &Map) {
 }
 
 #[inline(always)]
-unsafe fn narrow<V: Lanes>(map: &Map) {
+unsafe fn narrow<V: Lanes, const NATIVELY: bool>(map: &Map) {
     let (rows, groups) = extent(map, &[4], 2);
     for r in 0..rows {
         // SAFETY: as above.
         unsafe {
             let dst = map.dst.add(r * map.dst_row).cast::<u16>();
             for i in 0..groups {
-                read::<V>(&map.args[0], r, i).store_bf16(dst.add(i * LANES));
+                let (value, at) = (read::<V>(&map.args[0], r, i), dst.add(i * LANES));
+                if NATIVELY { value.store_bf16_natively(at) } else { value.store_bf16(at) }
             }
         }
     }
@@ -395,7 +397,23 @@ pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<SimdFns<MapFn>> {
 pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<SimdFns<MapFn>> {
     match (op, from, to) {
         (Cast::ExtF, Scalar::Bf16, Scalar::F32) => simd!(Map, widen),
-        (Cast::TruncF, Scalar::F32, Scalar::Bf16) => simd!(Map, narrow),
+        (Cast::TruncF, Scalar::F32, Scalar::Bf16) => {
+            #[inline(always)]
+            unsafe fn plain<V: Lanes>(map: &Map) {
+                // SAFETY: the caller's.
+                unsafe { narrow::<V, false>(map) }
+            }
+            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+            unsafe fn avx512_bf16(map: &Map) {
+                // SAFETY: the caller's.
+                unsafe { narrow::<Wide, true>(map) }
+            }
+            let mut versions: Option<SimdFns<MapFn>> = simd!(Map, plain);
+            if let Some(versions) = &mut versions {
+                versions.avx512_bf16 = avx512_bf16;
+            }
+            versions
+        }
         _ => None,
     }
 }

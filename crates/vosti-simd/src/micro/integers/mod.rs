@@ -18,8 +18,6 @@
 mod neon;
 mod portable;
 #[cfg(target_arch = "x86_64")]
-mod vectors;
-#[cfg(target_arch = "x86_64")]
 mod ways;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -154,8 +152,8 @@ impl Set {
         }
         let wanted = match isa {
             Isa::Portable => Set::Portable,
-            Isa::Avx2 => Set::Avx2,
-            Isa::Avx512 => Set::Avx512Vnni,
+            Isa::Avx2 | Isa::Avx512 => Set::Avx2,
+            Isa::Avx512Bf16 => Set::Avx512Vnni,
             Isa::Neon => Set::Neon,
         };
         if sets.contains(&wanted) { wanted } else { Set::Portable }

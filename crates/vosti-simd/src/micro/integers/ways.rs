@@ -9,7 +9,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use super::vectors::{Vector, Vnni};
+use crate::micro::vectors::{Vector, Vnni};
 use crate::storage::integers::QUADS as ALL;
 
 /// Where the activations of a row and a block are: the bytes hi and lo; or, if the way joins them, pairs of 16 bits of the even k

@@ -15,10 +15,10 @@ use vosti_kernels::{Format, Values};
 use vosti_tile::numerics::mul;
 
 use super::IntDot;
-use super::vectors::Vector;
 use super::ways::{Bytes8, Bytes16, Pairs, Row, Sixteen, Way, join};
 use crate::layout::PANEL;
 use crate::micro::LANES;
+use crate::micro::vectors::Vector;
 use crate::storage::blocks::{REGISTER, STRIPE, Shape, UNIT};
 use crate::storage::integers::{QUAD, QUADS, offset, place, value};
 

@@ -1,6 +1,6 @@
 //! Vectors of 256 and 512 bits: words of 32 bits, and as many FP32.
 //!
-//! Read next: `ways`.
+//! Read next: `fused`, `integers`.
 
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc)]
 
@@ -40,6 +40,8 @@ pub trait Vector: Copy {
     /// Signed bytes as FP32.
     unsafe fn load_bytes(at: *const u8) -> Self::Floats;
     unsafe fn mul(x: Self::Floats, y: Self::Floats) -> Self::Floats;
+    /// The odd and the even elements of pairs of BF16, one pair for each word.
+    unsafe fn pairs(at: *const u16) -> [Self::Floats; 2];
     /// `x y + z`.
     unsafe fn fma(x: Self::Floats, y: Self::Floats, z: Self::Floats) -> Self::Floats;
     /// `-x y + z`.
@@ -83,6 +85,11 @@ impl Vector for __m256i {
         store_floats(x: __m256, at: *mut f32) = _mm256_storeu_ps(at, x);
         load_halves(at: *const u8) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(at.cast()));
         load_bytes(at: *const u8) -> __m256 = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast())));
+        pairs(at: *const u16) -> [__m256; 2] = {
+            let words = _mm256_loadu_si256(at.cast());
+            let odd = _mm256_and_si256(words, _mm256_set1_epi32(0xffff_0000_u32 as i32));
+            [_mm256_castsi256_ps(odd), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))]
+        };
         mul(x: __m256, y: __m256) -> __m256 = _mm256_mul_ps(x, y);
         fma(x: __m256, y: __m256, z: __m256) -> __m256 = _mm256_fmadd_ps(x, y, z);
         fma_negative(x: __m256, y: __m256, z: __m256) -> __m256 = _mm256_fnmadd_ps(x, y, z);
@@ -116,6 +123,11 @@ impl Vector for __m512i {
         store_floats(x: __m512, at: *mut f32) = _mm512_storeu_ps(at, x);
         load_halves(at: *const u8) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()));
         load_bytes(at: *const u8) -> __m512 = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast())));
+        pairs(at: *const u16) -> [__m512; 2] = {
+            let words = _mm512_loadu_si512(at.cast());
+            let odd = _mm512_and_si512(words, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            [_mm512_castsi512_ps(odd), _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))]
+        };
         mul(x: __m512, y: __m512) -> __m512 = _mm512_mul_ps(x, y);
         fma(x: __m512, y: __m512, z: __m512) -> __m512 = _mm512_fmadd_ps(x, y, z);
         fma_negative(x: __m512, y: __m512, z: __m512) -> __m512 = _mm512_fnmadd_ps(x, y, z);
