@@ -61,3 +61,22 @@ fn narrowing_flushes_denormals_on_every_isa() {
         want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan()
     });
 }
+
+#[test]
+fn casts_to_integers_go_towards_zero_and_saturate_on_every_isa() {
+    let f = ops::cast(Cast::FloatToIntS, Scalar::F32, Scalar::I32).expect("a cast to an integer");
+    let holds = |x: f32, z: &[u8]| i32::from_le_bytes([z[0], z[1], z[2], z[3]]) == x as i32;
+    on_every_isa(f, 4, |x, _, z| holds(x, z));
+    let ends = [2_147_483_648.0, 2_147_483_520.0, 0.999_999_94, 1.5, 1e-40, 0.0, f32::INFINITY, f32::NAN];
+    let x: [f32; LANES] = std::array::from_fn(|i| if i % 2 == 0 { ends[i / 2] } else { -ends[i / 2] });
+    for isa in Isa::tried() {
+        let mut z = [0u8; 4 * LANES];
+        let arg = Arg { at: x.as_ptr().cast(), row: 64, lanes: true };
+        let map = Map { dst: z.as_mut_ptr(), dst_row: 64, args: [arg; 3], rows: 1, groups: 1 };
+        // SAFETY: one row of one group, of an instruction set that is available.
+        FloatMode::with(|| unsafe { f.of(*isa)(&map) });
+        for (x, z) in x.iter().zip(z.chunks_exact(4)) {
+            assert!(holds(*x, z), "{isa:?}: {x} became {z:?}");
+        }
+    }
+}

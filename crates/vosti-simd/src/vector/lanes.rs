@@ -64,6 +64,8 @@ pub trait Lanes: Copy {
     unsafe fn int_nonzero(self) -> Self::Mask;
     /// Adds integers; the sums wrap.
     unsafe fn int_add(self, b: Self) -> Self;
+    /// Numbers as integers, towards zero; NaN as 0, and what does not fit as the nearest that does.
+    unsafe fn to_int(self) -> Self;
     /// `if mask { a } else { b }`.
     unsafe fn choose(mask: Self::Mask, a: Self, b: Self) -> Self;
     /// 1 where the mask holds, else 0, as integers.
@@ -201,6 +203,16 @@ impl Lanes for Wide {
     #[inline(always)]
     unsafe fn int_add(self, b: Self) -> Self {
         unsafe { Wide(_mm512_castsi512_ps(_mm512_add_epi32(ints!(self.0), ints!(b.0)))) }
+    }
+    #[inline(always)]
+    unsafe fn to_int(self) -> Self {
+        unsafe {
+            // What does not fit becomes the least integer, which is right below.
+            let above = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(self.0, _mm512_set1_ps(2_147_483_648.0));
+            let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(self.0, self.0);
+            let ints = _mm512_maskz_cvttps_epi32(number, self.0);
+            Wide(_mm512_castsi512_ps(_mm512_mask_mov_epi32(ints, above, _mm512_set1_epi32(i32::MAX))))
+        }
     }
     #[inline(always)]
     unsafe fn choose(mask: Self::Mask, a: Self, b: Self) -> Self {
@@ -382,6 +394,19 @@ impl Lanes for Pair {
         unsafe {
             let half = |a, b| _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
             Pair(half(self.0, b.0), half(self.1, b.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn to_int(self) -> Self {
+        unsafe {
+            let half = |x: __m256| {
+                // What does not fit becomes the least integer, which is right below; above, its complement is.
+                let above = _mm256_cmp_ps::<_CMP_GE_OQ>(x, _mm256_set1_ps(2_147_483_648.0));
+                let number = _mm256_cmp_ps::<_CMP_ORD_Q>(x, x);
+                let ints = _mm256_castsi256_ps(_mm256_cvttps_epi32(x));
+                _mm256_and_ps(_mm256_xor_ps(ints, above), number)
+            };
+            Pair(half(self.0), half(self.1))
         }
     }
     #[inline(always)]

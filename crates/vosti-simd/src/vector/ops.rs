@@ -353,6 +353,16 @@ fn plain_copy(bytes: usize) -> F {
     }
 }
 
+/// The map of a load of integers of 8 bits, which take a byte in memory.
+pub fn from_bytes() -> F {
+    one!(i8, i32, |a: i8| i32::from(a))
+}
+
+/// The map of their store: the lowest 8 bits.
+pub fn to_bytes() -> F {
+    one!(i32, u8, |a: i32| a as u8)
+}
+
 /// A change of element type, or `None` if the tile IR has no such change.
 pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<F> {
     simd!(plain_cast(op, from, to), cast(op, from, to))

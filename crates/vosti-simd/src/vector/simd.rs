@@ -146,6 +146,7 @@ simple!(exp, one, |a| exp_lanes(a));
 simple!(exp2_of_difference, two, |a, b| exp2_lanes(a.sub(b)));
 simple!(exp_of_difference, two, |a, b| exp_lanes(a.sub(b)));
 simple!(stored_f32, one, |a| V::choose(a.is_nan(), V::splat(f32::NAN), a));
+simple!(to_int, one, |a| a.to_int());
 simple!(int_at_most, two, |a, b| V::truth(a.int_at_most(b)));
 simple!(int_less, two, |a, b| V::truth(a.int_less(b)));
 simple!(int_greater, two, |a, b| V::truth(b.int_less(a)));
@@ -397,6 +398,7 @@ pub fn cmp_float(op: CmpFloat, elem: Scalar) -> Option<SimdFns<MapFn>> {
 pub fn cast(op: Cast, from: Scalar, to: Scalar) -> Option<SimdFns<MapFn>> {
     match (op, from, to) {
         (Cast::ExtF, Scalar::Bf16, Scalar::F32) => simd!(Map, widen),
+        (Cast::FloatToIntS, Scalar::F32, Scalar::I32) => simd!(Map, to_int),
         (Cast::TruncF, Scalar::F32, Scalar::Bf16) => {
             #[inline(always)]
             unsafe fn plain<V: Lanes>(map: &Map) {

@@ -261,9 +261,12 @@ impl<'k> Compiler<'k> {
         tile: &Tile,
     ) -> BlockAccess {
         let shape = self.kernel.ty(value).shape().to_vec();
-        let extents = &block.array.extents;
-        let columns_extent = extents.last().copied().unwrap_or(1);
-        // The window's last axis is the columns even where it has one lane.
+        let mut window = self.window(block, check);
+        // Of a window with one wide axis, that axis is the columns.
+        if let [wide] = wide(&block.array.extents)[..] {
+            window.axes[wide..].rotate_left(1);
+        }
+        let columns_extent = window.axes.last().map_or(1, |axis| axis.extent);
         let (rows, columns) = match (wide(&shape)[..].split_last(), columns_extent) {
             (Some((last, leading)), n) if n > 1 => {
                 let rows = match leading {
@@ -285,7 +288,7 @@ impl<'k> Compiler<'k> {
             _ => size(tile.elem) as u32,
         };
         BlockAccess {
-            window: self.window(block, check),
+            window,
             elem: tile.elem,
             rows,
             columns,

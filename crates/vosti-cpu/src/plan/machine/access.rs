@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use vosti_tile::{Padding, Scalar};
 
-use super::bytes::{load_bytes, load_truth, narrow, store_bytes, store_truth, widen};
+use super::bytes::{load_bytes, load_truth, store_bytes, store_truth};
 use super::{Fault, Machine, Param};
 use crate::plan::code::{BlockAccess, Fill, Int, Ints, Lanes, PointerAccess, WindowAxis};
 use vosti_simd::layout::{Layout, PANEL, block_columns};
@@ -129,17 +129,9 @@ impl Machine {
             let memory_row = stride as usize * bytes;
             let tile = self.base.add(access.tile.at as usize);
             let tile_row = access.tile.row as usize;
-            if access.elem == Scalar::I8 {
-                for r in 0..rows {
-                    let (memory, tile) = (memory.add(r * memory_row), tile.add(r * tile_row).cast::<i32>());
-                    match direction {
-                        Direction::Load => widen(memory.cast_const().cast(), tile, columns),
-                        Direction::Store => narrow(tile, memory, columns),
-                    }
-                }
-                return true;
-            }
             let (src, src_row, dst, dst_row, f) = match (direction, access.elem) {
+                (Direction::Load, Scalar::I8) => (memory, memory_row, tile, tile_row, self.moves.from_bytes),
+                (Direction::Store, Scalar::I8) => (tile, tile_row, memory, memory_row, self.moves.to_bytes),
                 (Direction::Load, Scalar::Bf16) => (memory, memory_row, tile, tile_row, self.moves.copy16),
                 (Direction::Load, _) => (memory, memory_row, tile, tile_row, self.moves.copy32),
                 (Direction::Store, Scalar::Bf16) => (tile, tile_row, memory, memory_row, self.moves.stored_bf16),

@@ -95,6 +95,8 @@ const STRIP: usize = 64;
 
 /// The functions that move whole rows between scratch and parameters.
 struct Moves {
+    from_bytes: vector::MapFn,
+    to_bytes: vector::MapFn,
     copy16: vector::MapFn,
     copy32: vector::MapFn,
     stored_bf16: vector::MapFn,
@@ -116,6 +118,8 @@ impl Machine {
             expanded: [Expanded::none()?, Expanded::none()?],
             integers: Integers::new(isa),
             moves: Moves {
+                from_bytes: ops::from_bytes().of(isa),
+                to_bytes: ops::to_bytes().of(isa),
                 copy16: ops::copy(2).of(isa),
                 copy32: ops::copy(4).of(isa),
                 stored_bf16: ops::stored(Scalar::Bf16).of(isa),
