@@ -308,6 +308,11 @@ proof fn lemma_stays_finite(w: Kernels, program: Program, plan: StepPlan, start:
     }
 }
 
+/// A finite row, of no use, that depends on its slot.
+pub open(crate) spec fn any_finite(layer: u32, page: int, offset: int) -> Bits {
+    Bits { code: if offset > page + layer { offset - page - layer } else { 0 } }
+}
+
 /// The row of logits of a position.
 pub open(crate) spec fn shown(position: u32) -> Shown {
     Shown { row: position as u64, copy: position as u64, list: (position / 2) as u64 }
@@ -424,9 +429,9 @@ impl Device for Symbolic {
     }
 
     fn clear(&mut self) {
-        self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: if offset > 0 { offset } else { 0 } });
-        self.errors = Ghost(Seq::empty());
-        self.brought = Ghost(|i: int, what: Reads| false);
+        self.cache = Ghost(|layer: u32, page: int, offset: int| any_finite(layer, page, offset));
+        self.errors = Ghost(Seq::empty().push(arbitrary()));
+        self.brought = Ghost(|i: int, what: Reads| i % 2 == 0);
         self.forget_rows();
     }
 
@@ -439,20 +444,20 @@ impl Device for Symbolic {
         }
         if let Some(error) = failure {
             self.errors = Ghost(self.errors@.push(error));
-            self.brought = Ghost(|i: int, what: Reads| false);
+            self.brought = Ghost(|i: int, what: Reads| i % 2 == 0);
             self.forget_rows();
             if error.intact {
                 self.cache = Ghost(|layer: u32, page: int, offset: int| if written_slot(*plan, group_of(*program, layer), page, offset) {
-                    Bits { code: 13 }
+                    any_finite(layer, page, offset)
                 } else {
                     before(layer, page, offset)
                 });
             } else {
-                self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: -13 });
+                self.cache = Ghost(|layer: u32, page: int, offset: int| Bits { code: page - offset - layer });
             }
             return Err(error);
         }
-        let ghost start = Memory { rows: |b: u32, t: int| Bits { code: -1 }, cache: before };
+        let ghost start = Memory { rows: |b: u32, t: int| Bits { code: t - b }, cache: before };
         let ghost ms = memories(kernels(), *program, *plan, start, program.ops@.len());
         let ghost last = ms[ms.len() - 1];
         proof {
@@ -598,7 +603,7 @@ impl Device for Abstract {
 
     fn run(&mut self, program: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
         let ghost w = finite_stores(self.kernels@);
-        let ghost start = Memory { rows: |b: u32, t: int| Bits { code: -1 }, cache: self.cache@ };
+        let ghost start = Memory { rows: |b: u32, t: int| Bits { code: t - b }, cache: self.cache@ };
         let ghost ms = memories(w, *program, *plan, start, program.ops@.len());
         let ghost last = ms[ms.len() - 1];
         proof {
