@@ -49,7 +49,6 @@ pub proof fn lemma_causal_ins(w: Kernels, prog: Program, n: nat, a: Seq<Token>, 
     assert forall|i: int| 0 <= i < ins.len() implies s[i] == t[i] by {
         lemma_causal(w, prog, n, a, b, p, ins[i]);
     }
-    assert(s =~= t);
 }
 
 pub proof fn lemma_causal_kv(w: Kernels, prog: Program, n: nat, a: Seq<Token>, b: Seq<Token>, p: int, layer: u32)

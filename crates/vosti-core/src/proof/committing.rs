@@ -73,8 +73,6 @@ pub(crate) proof fn lemma_emitted(world: World, seen: Seen<Bits, Bits>, history:
 {
     let n = seen.entries.len();
     lemma_reference(world, seen.prompt, seen.initial, n, n);
-    let at = reference(world, seen.prompt, seen.initial, n + 1);
-    assert(at == next_point(world, reference(world, seen.prompt, seen.initial, n)));
 }
 
 /// A sequence of a step that has run is ready to be committed.
@@ -100,8 +98,6 @@ pub(crate) proof fn lemma_ready<S: Sampler>(fixed: Fixed<S>, a: State<S>, now: S
     assert(a.seq_linked(fixed.program, q) && plan_packed(a.dev@.limits, fixed.program, a.plan)) by { reveal(State::inv_step); }
     assert(seq_ok(a.dev@.limits, fixed.program, a.plan, q)) by { reveal(plan_packed); }
     assert(request_shape(fixed.program, r) && r.serial < now.next_request) by { reveal(State::inv_shape); }
-    assert(now.world(fixed) == a.world(fixed));
-    assert(live(now.requests@, slot));
     assert(run_ok::<S>(a.world(fixed), views(now.log@)[r.serial], r)) by { reveal(State::inv_log); }
     assert(views(now.log@).contains_key(r.serial)) by { reveal(State::inv_log); }
     assert(view_ok(a.world(fixed), views(now.log@)[r.serial])) by { reveal(State::inv_log); }
@@ -203,11 +199,6 @@ pub(crate) proof fn lemma_committed<S: Sampler>(fixed: Fixed<S>, a: State<S>, no
         reveal(State::inv_shape);
         reveal(State::inv_blocks);
         reveal(State::inv_log);
-        assert forall|k: u64| #[trigger] views(b.log@).contains_key(k) implies view_ok(world, views(b.log@)[k]) by {
-            if k != r.serial {
-                assert(views(now.log@).contains_key(k));
-            }
-        }
     }
     lemma_frame_static(fixed, now, b, slot);
 }

@@ -126,7 +126,6 @@ pub proof fn lemma_kv_stable(w: Kernels, prog: Program, n: nat, m: nat, h: Seq<T
         let k = (m - 1) as nat;
         lemma_op_wf(prog, k as int);
         lemma_kv_stable(w, prog, n, k, h, j, l);
-        assert(!prog.ops@[k as int].stores(l));
     }
 }
 
@@ -136,7 +135,6 @@ proof fn lemma_seq(limits: Limits, prog: Program, plan: StepPlan, q: int)
     ensures seq_ok(limits, prog, plan, q), plan.positions@.len() == plan.tokens@.len(),
 {
     reveal(plan_packed);
-    let s = plan.sequences@[q];
 }
 
 /// The KV row of a position that earlier steps cached is canonical all through the step.
@@ -149,12 +147,9 @@ proof fn lemma_read_cached(
         window_lo(prog.groups@[group_of(prog, layer)].window, plan.sequences@[q].first_position as int) <= j < plan.sequences@[q].first_position,
     ensures kv_at(prog, plan.sequences@[q], m, layer, j) == canon_kv(w, prog, n, hs[q], j, layer),
 {
-    let s = plan.sequences@[q];
     let g = group_of(prog, layer);
     assert(hs.len() == plan.sequences@.len()) by { reveal(batch_ok); }
     lemma_seq(limits, prog, plan, q);
-    assert((prog.layers@[layer as int]).group < prog.groups@.len());
-    assert(s.has_page(g, j));
     lemma_kv_stable(w, prog, n, prog.ops@.len(), hs[q], j, layer);
     reveal(cached_ok);
     assert(cached_slot(w, prog, plan, before, q, hs[q], layer, j));
@@ -174,8 +169,6 @@ proof fn lemma_read_kv(
     let s = plan.sequences@[q];
     let g = group_of(prog, layer);
     assert(hs.len() == plan.sequences@.len()) by { reveal(batch_ok); }
-    lemma_seq(limits, prog, plan, q);
-    assert((prog.layers@[layer as int]).group < prog.groups@.len());
     if j < s.first_position {
         lemma_read_cached(limits, w, prog, n, plan, hs, before, m, q, layer, j);
     } else {
@@ -203,7 +196,6 @@ proof fn lemma_read_kvs(
     assert forall|x: int| 0 <= x < window_span(window, p) implies a[x] == c[x] by {
         lemma_read_kv(limits, w, prog, n, plan, hs, before, m, q, i, layer, window_lo(window, p) + x);
     }
-    assert(a =~= c);
 }
 
 /// The inputs at a row of sequence q are canonical.
@@ -214,13 +206,6 @@ proof fn lemma_ins_all(w: Kernels, prog: Program, n: nat, plan: StepPlan, hs: Se
         ins_at(m, ins, plan.sequences@[q].row(i)) == canon_ins(w, prog, n, hs[q], plan.sequences@[q].position(i), ins),
 {
     reveal(inv_all);
-    let a = ins_at(m, ins, plan.sequences@[q].row(i));
-    let c = canon_ins(w, prog, n, hs[q], plan.sequences@[q].position(i), ins);
-    assert forall|x: int| 0 <= x < ins.len() implies a[x] == c[x] by {
-        assert(prog.readable(n as int, ins[x], RowSet::All));
-        assert((m.rows)(ins[x], plan.sequences@[q].row(i)) == canon(w, prog, n, hs[q], plan.sequences@[q].position(i), ins[x]));
-    }
-    assert(a =~= c);
 }
 
 /// The gathered inputs at a selected row of sequence q are canonical.
@@ -292,8 +277,6 @@ proof fn lemma_writes(prog: Program, n: nat, x: u32)
         prog.ops@[n as int] matches Op::Attend { q, out, .. } ==> out == x && prog.readable(n as int, q, RowSet::All),
 {
     let op = prog.ops@[n as int];
-    let o = op.outputs().index_of(x);
-    assert(prog.writable(op.outputs()[o], op.rows()));
     if op is Attend {
         assert(prog.readable(n as int, op.inputs()[0], op.rows()));
     }
@@ -318,12 +301,9 @@ proof fn lemma_step_all(
     let t = s.row(i);
     if op.writes(x) {
         lemma_writes(prog, n, x);
-        assert(0 <= t < plan.tokens@.len());
         match op {
             Op::Embed { k, out } => {
                 reveal(batch_ok);
-                assert((b.rows)(out, t) == (w.embed)(k, plan.tokens@[t]));
-                assert(plan.tokens@[plan.sequences@[q].row(i)] == hs[q][plan.sequences@[q].position(i)]);
             },
             Op::Rowwise { k, ins, outs, rows } => {
                 let o = outs@.index_of(x);
@@ -382,13 +362,9 @@ proof fn lemma_step_selected(
     let op = prog.ops@[n as int];
     let t = s.compact(i);
     if op.writes(x) {
-        lemma_writes(prog, n, x);
-        assert(0 <= t < plan.selected@.len());
         match op {
             Op::Rowwise { k, ins, outs, rows } => {
                 let o = outs@.index_of(x);
-                assert(outs@[o] == x);
-                assert(rows is Selected);
                 lemma_ins_selected(limits, w, prog, n, plan, hs, a, ins@, q, i);
                 assert((b.rows)(outs@[o], t) == (w.rowwise)(k, ins_selected(prog, plan, a, ins@, t), o,
                     plan.positions@[plan.selected@[t] as int] as int));
@@ -422,7 +398,6 @@ proof fn lemma_stored_row(
     assert(hs.len() == plan.sequences@.len()) by { reveal(batch_ok); }
     lemma_op_wf(prog, n as int);
     assert(prog.stored(n as int + 1, layer)) by { reveal(Program::stored); }
-    lemma_step_frame(w, prog, plan, prog.ops@[n as int], before, a, b);
     if let Op::StoreKv { k, ins, layer: l, back } = prog.ops@[n as int] {
         lemma_ins_all(w, prog, n, plan, hs, a, ins@, q, i);
         let x = kv_before(prog, s, b, layer, back, p);
@@ -451,15 +426,12 @@ proof fn lemma_step_new(
         (b.cache)(layer, page, offset) == canon_kv(w, prog, n + 1, hs[q], plan.sequences@[q].position(i), layer),
 {
     assert(hs.len() == plan.sequences@.len()) by { reveal(batch_ok); }
-    lemma_op_wf(prog, n as int);
     let op = prog.ops@[n as int];
     if op.stores(layer) {
         lemma_stored_row(limits, w, prog, n, plan, hs, before, a, b, layer, q, i);
     } else {
         lemma_stored_before(prog, n, layer);
         reveal(inv_new);
-        assert((a.cache)(layer, page, offset) == canon_kv(w, prog, n, hs[q], plan.sequences@[q].position(i), layer));
-        assert((b.cache)(layer, page, offset) == (a.cache)(layer, page, offset));
     }
 }
 
@@ -467,10 +439,6 @@ proof fn lemma_step_frame(w: Kernels, prog: Program, plan: StepPlan, op: Op, bef
     requires inv_frame(prog, plan, before, a), op_ran(w, prog, plan, op, a, b),
     ensures inv_frame(prog, plan, before, b),
 {
-    assert forall|layer: u32, page: int, offset: int| !written_slot(plan, group_of(prog, layer), page, offset)
-        implies #[trigger] (b.cache)(layer, page, offset) == before(layer, page, offset) by {
-        assert((a.cache)(layer, page, offset) == before(layer, page, offset));
-    }
 }
 
 /// One op keeps the invariant.
@@ -573,7 +541,6 @@ pub proof fn theorem_forward(
             implies #[trigger] logits[plan.sequences@[q].compact(i)]
                 == canon_logits(w, prog, hs[q], plan.sequences@[q].position(plan.sequences@[q].unselected() + i)) by {
             lemma_seq(limits, prog, plan, q);
-            let t = plan.sequences@[q].compact(i);
             assert((m.rows)(prog.logits, plan.sequences@[q].compact(i))
                 == canon(w, prog, n, hs[q], plan.sequences@[q].position(plan.sequences@[q].unselected() + i), prog.logits));
         }

@@ -103,12 +103,8 @@ proof fn lemma_frame_owners<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S
         implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
         let page = b.pools@[g].pages@[p];
         if page == a.pools@[g].pages@[p] && !names_slot(page, slot) {
-            assert(b.pools@[g].pages@.len() == a.pools@[g].pages@.len());
-            assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
             match page {
-                Page::Owned { request, index } => {
-                    assert(live(b.requests@, request as int) <==> live(a.requests@, request as int));
-                },
+                Page::Owned { .. } => {},
                 Page::Registered { block } => {
                     assert(registered(a.blocks@, block as int));
                 },
@@ -123,24 +119,6 @@ proof fn lemma_frame_shape<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>
     ensures b.inv_shape(fixed.program),
 {
     reveal(State::inv_shape);
-    assert forall|g: int| 0 <= g < b.pools@.len() implies (#[trigger] b.pools@[g]).wf()
-        && b.pools@[g].pages@.len() == (b.dev@.limits.pages)(g) && b.pools@[g].pages@.len() <= COUNT_MAX / PAGE by {
-        assert(a.pools@[g].wf());
-    }
-    assert forall|s: int| live(b.requests@, s) implies request_shape(fixed.program, #[trigger] b.requests@[s]->0)
-        && b.requests@[s]->0.serial < b.next_request by {
-        if s != slot {
-            assert(live(a.requests@, s));
-            assert(request_shape(fixed.program, a.requests@[s]->0));
-        }
-    }
-    assert forall|s: int, t: int| live(b.requests@, s) && live(b.requests@, t)
-        && (#[trigger] b.requests@[s])->0.serial == (#[trigger] b.requests@[t])->0.serial implies s == t by {
-        if s != slot && t != slot {
-            assert(live(a.requests@, s) && live(a.requests@, t));
-            assert(a.requests@[s]->0.serial == a.requests@[t]->0.serial);
-        }
-    }
 }
 
 proof fn lemma_frame_blocks<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
@@ -148,13 +126,6 @@ proof fn lemma_frame_blocks<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S
     ensures b.inv_blocks(fixed.program),
 {
     reveal(State::inv_blocks);
-    assert forall|x: int| registered(b.blocks@, x) implies block_shape(fixed.program, b.prefixes@, b.salts@, #[trigger] b.blocks@[x]->0) by {
-        if registered(a.blocks@, x) {
-            assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
-        } else {
-            assert(block_ok(a.world(fixed), b, x));
-        }
-    }
 }
 
 proof fn lemma_frame_tables<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
@@ -166,17 +137,12 @@ proof fn lemma_frame_tables<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S
     assert forall|s: int| live(b.requests@, s) implies table_ok(b.pools@, b.blocks@, #[trigger] b.requests@[s]->0, s) by {
         if s != slot {
             let r = b.requests@[s]->0;
-            assert(live(a.requests@, s));
             assert(a.requests@[s]->0 == r);
             assert(table_ok(a.pools@, a.blocks@, a.requests@[s]->0, s));
             assert(request_shape(fixed.program, a.requests@[s]->0));
             assert forall|g: int, i: int| 0 <= g < r.tables@.len() && 0 <= i < r.tables@[g]@.len()
                 implies #[trigger] entry_ok(b.pools@, b.blocks@, r, s, g, i) by {
                 assert(entry_ok(a.pools@, a.blocks@, r, s, g, i));
-                let page = r.tables@[g]@[i];
-                if page != NO_PAGE {
-                    assert(b.pools@[g].pages@[page as int] == a.pools@[g].pages@[page as int] || touchable(a.pools@[g].pages@[page as int], slot));
-                }
             }
         }
     }
@@ -187,12 +153,6 @@ proof fn lemma_frame_chains<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S
     ensures b.inv_chains(),
 {
     reveal(State::inv_chains);
-    assert forall|s: int| live(b.requests@, s) implies chain_ok(b.prefixes@, b.salts@, #[trigger] b.requests@[s]->0) by {
-        if s != slot {
-            assert(live(a.requests@, s));
-            assert(chain_ok(a.prefixes@, a.salts@, a.requests@[s]->0));
-        }
-    }
 }
 
 proof fn lemma_frame_block_pages<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
@@ -205,14 +165,9 @@ proof fn lemma_frame_block_pages<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: St
     assert forall|x: int| registered(b.blocks@, x) implies block_pages_ok(b.pools@, #[trigger] b.blocks@[x]->0, x) by {
         if registered(a.blocks@, x) {
             let block = a.blocks@[x]->0;
-            assert(block_pages_ok(a.pools@, a.blocks@[x]->0, x));
             assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
             assert forall|g: int| 0 <= g < block.pages@.len() implies #[trigger] block_page_ok(b.pools@, block, x, g) by {
                 assert(block_page_ok(a.pools@, block, x, g));
-                let page = block.pages@[g];
-                if page != NO_PAGE {
-                    assert(b.pools@[g].pages@[page as int] == a.pools@[g].pages@[page as int] || touchable(a.pools@[g].pages@[page as int], slot));
-                }
             }
         } else {
             assert(block_ok(a.world(fixed), b, x));
@@ -226,22 +181,6 @@ proof fn lemma_frame_kv<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, s
 {
     reveal(State::inv_kv);
     reveal(State::inv_blocks);
-    let world = a.world(fixed);
-    assert forall|s: int| live(b.requests@, s) implies request_kv_ok(world, b.dev@.cache, #[trigger] b.requests@[s]->0) by {
-        if s != slot {
-            assert(live(a.requests@, s));
-            assert(request_kv_ok(world, a.dev@.cache, a.requests@[s]->0));
-        }
-    }
-    assert forall|x: int| registered(b.blocks@, x)
-        implies block_kv_ok(world, b.dev@.cache, #[trigger] b.blocks@[x]->0, b.prefixes@[b.blocks@[x]->0.serial]) by {
-        if registered(a.blocks@, x) {
-            assert(block_shape(fixed.program, a.prefixes@, a.salts@, a.blocks@[x]->0));
-            assert(block_kv_ok(world, a.dev@.cache, a.blocks@[x]->0, a.prefixes@[a.blocks@[x]->0.serial]));
-        } else {
-            assert(block_ok(world, b, x));
-        }
-    }
 }
 
 proof fn lemma_frame_log<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, slot: int)
@@ -249,15 +188,6 @@ proof fn lemma_frame_log<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>, 
     ensures b.inv_log(b.world(fixed)),
 {
     reveal(State::inv_log);
-    let world = a.world(fixed);
-    assert forall|s: int| live(b.requests@, s)
-        implies run_ok::<S>(world, views(b.log@)[b.requests@[s]->0.serial], #[trigger] b.requests@[s]->0) by {
-        if s != slot {
-            assert(live(a.requests@, s));
-            assert(run_ok::<S>(world, views(a.log@)[a.requests@[s]->0.serial], a.requests@[s]->0));
-            assert(b.requests@[s] == a.requests@[s]);
-        }
-    }
 }
 
 /// Requests outside a slot that is not in the step: the step's requests are among them.
@@ -271,32 +201,9 @@ proof fn lemma_frame_links<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State<S>
     reveal(State::inv_step);
     assert forall|q: int| #![trigger b.plan.sequences@[q]] 0 <= q < b.plan.sequences@.len()
         implies b.seq_linked(fixed.program, q) && b.plan.sequences@[q].request.slot != slot by {
-        assert(a.plan.sequences@[q] == b.plan.sequences@[q]);
-        assert(a.seq_linked(fixed.program, q));
         let t = a.plan.sequences@[q].request.slot as int;
-        assert(live(a.requests@, t));
-        assert(t != slot);
         assert(live(b.requests@, t));
         assert(b.requests@[t] == a.requests@[t]);
-    }
-    assert forall|s: int| live(b.requests@, s) && (#[trigger] b.requests@[s]->0).planned is Some implies ({
-        let q = b.requests@[s]->0.planned->0;
-        q < b.plan.sequences@.len() && b.plan.sequences@[q as int].request.slot == s
-    }) by {
-        assert(s != slot);
-        assert(live(a.requests@, s));
-        assert(b.requests@[s] == a.requests@[s]);
-        assert(a.requests@[s]->0.planned is Some);
-    }
-    assert(b.histories() =~= a.histories()) by {
-        assert forall|q: int| 0 <= q < a.plan.sequences@.len() implies #[trigger] b.histories()[q] == a.histories()[q] by {
-            assert(b.plan.sequences@[q].request.slot != slot);
-            let t = a.plan.sequences@[q].request.slot as int;
-            assert(a.seq_linked(fixed.program, q)) by { let _ = a.plan.sequences@[q]; }
-            assert(live(a.requests@, t));
-            assert(live(b.requests@, t));
-            assert(b.requests@[t] == a.requests@[t]);
-        }
     }
 }
 

@@ -157,7 +157,6 @@ impl Layout {
         assert forall|q: int| 0 <= q < plan.sequences@.len() implies (#[trigger] plan.sequences@[q]).tables@.len() == self.groups by {
             assert(seq_fits(self.groups, self.context, plan.sequences@[q]));
         }
-        lemma_entries_apart(plan, 0, plan.sequences@.len() as int);
         assert forall|x: int| 0 <= x < self.tilings@.len() implies (#[trigger] self.tilings@[x]).group * self.entries + self.entries <= TABLE_MAX by {
             let (g, n, e, m) = (self.tilings@[x].group as int, self.groups as int, self.entries as int, self.entries_max as int);
             assert(g * e + e <= n * m) by (nonlinear_arith) requires 0 <= g < n, 0 <= e <= m {}
@@ -177,7 +176,6 @@ impl Layout {
         let (g, e, m) = (self.groups as int, self.entries as int, self.entries_max as int);
         lemma_tiles_grow(self.tilings@, g, self.room as int, self.room_selected as int, self.rows_max as int, self.selected_max as int, n);
         lemma_tiles_order(self.tilings@, g, self.room as int, self.room_selected as int, 0, n);
-        lemma_slots_order(self.room as int, self.room_selected as int, 0, g);
         assert(0 <= g * e <= g * m) by (nonlinear_arith) requires 0 <= g, 0 <= e <= m {}
     }
 
@@ -231,9 +229,7 @@ impl Layout {
             self.lemma_slots_end(g);
             self.lemma_ready(plan);
             lemma_packed(plan, q);
-            lemma_slots_order(self.room as int, self.room_selected as int, 0, g);
             lemma_slots_order(self.room as int, self.room_selected as int, g + 1, n);
-            assert(at(b, start, plan.sequences@[q].row(i)) == at(a, start, plan.sequences@[q].row(i)));
         }
     }
 
@@ -245,11 +241,7 @@ impl Layout {
     {
         let (count, by) = choose|count: int, by: Tiled| #[trigger] self.tiling_written(a, plan, x, count, by);
         let (start, stride) = (self.starts@[x] as int, self.stride(x));
-        self.lemma_tiles_end(x);
         lemma_tiled_frame(a, b, start, stride, self.tilings@[x], plan, self.entries as int, count, rows_of(self.tilings@[x], plan.tokens@.len() as int), by);
-        assert forall|k: int| count <= k < self.counts@[x] implies #[trigger] tile_at(b, start, stride, k) == spare_tile() by {
-            assert(tile_at(a, start, stride, k) == spare_tile());
-        }
         assert(self.tiling_written(b, plan, x, count, by));
     }
 
@@ -267,22 +259,14 @@ impl Layout {
             self.tiles_written(b, plan, x + 1),
     {
         let (start, stride) = (self.starts@[x] as int, self.stride(x));
-        self.lemma_tiles_end(x);
         assert forall|k: int| 0 <= k < count implies #[trigger] tile_is(b, start, stride, self.tilings@[x], plan, self.entries as int, k, by) by {
             assert(tile_is(then, start, stride, self.tilings@[x], plan, self.entries as int, k, by));
-            assert(tile_at(b, start, stride, k) == tile_at(then, start, stride, k));
         }
         assert(self.tiling_written(b, plan, x, count, by));
-        assert(kept(a, b, start)) by {
-            assert forall|s: int, i: int| 0 <= s + i < start implies #[trigger] at(b, s, i) == at(a, s, i) by {
-                assert(at(b, s, i) == at(then, s, i));
-            }
-        }
         assert forall|y: int| 0 <= y < x + 1 implies #[trigger] self.some_tiles_written(b, plan, y) by {
             if y < x {
                 assert(before.some_tiles_written(a, plan, y));
                 let (n, w) = choose|n: int, w: Tiled| #[trigger] before.tiling_written(a, plan, y, n, w);
-                assert(self.stride(y) == before.stride(y));
                 assert(self.tiling_written(a, plan, y, n, w));
                 lemma_tiles_order(self.tilings@, self.groups as int, self.room as int, self.room_selected as int, y + 1, x);
                 self.lemma_tiling_frame(a, b, plan, y, start);
@@ -303,10 +287,7 @@ impl Layout {
                 let e = self.entries as int;
                 assert(table_put(a, self.tables + h * e, plan, h, q, l));
                 lemma_entries_apart(plan, q, plan.sequences@.len() as int);
-                lemma_entries_apart(plan, 0, q);
                 assert(0 <= h * e && h * e + e <= g * e) by (nonlinear_arith) requires 0 <= h < g, 0 <= e {}
-                let i = entries_before(plan.sequences@, q) + l;
-                assert(at(b, self.tables + h * e, i) == at(a, self.tables + h * e, i));
             }
         }
     }
@@ -322,19 +303,6 @@ impl Layout {
     {
         self.lemma_front();
         let n = self.tilings@.len() as int;
-        assert(kept(a, d, slots_at(self.room as int, self.room_selected as int, 0))) by {
-            assert forall|s: int, i: int| 0 <= s + i < slots_at(self.room as int, self.room_selected as int, 0) implies #[trigger] at(d, s, i) == at(a, s, i) by {
-                assert(at(d, s, i) == at(c, s, i) && at(c, s, i) == at(b, s, i));
-            }
-        }
-        assert(kept(b, d, self.tiles_start(0))) by {
-            assert forall|s: int, i: int| 0 <= s + i < self.tiles_start(0) implies #[trigger] at(d, s, i) == at(b, s, i) by {
-                assert(at(d, s, i) == at(c, s, i));
-            }
-        }
-        assert(self.rows_written(d, plan)) by {
-            assert(at(d, 0, 0) == at(a, 0, 0) && at(d, LINE as int, 0) == at(a, LINE as int, 0));
-        }
         self.lemma_slots_frame(b, d, plan, self.groups as int, self.tiles_start(0));
         assert forall|x: int| 0 <= x < n implies #[trigger] self.some_tiles_written(d, plan, x) by {
             lemma_tiles_order(self.tilings@, self.groups as int, self.room as int, self.room_selected as int, x + 1, n);
@@ -423,22 +391,14 @@ impl Layout {
         hide(entries_before);
         reveal(plan_packed);
         let n = plan.sequences@.len() as int;
-        self.lemma_ready(plan);
-        assert forall|t: int| 0 <= t < plan.tokens@.len() implies #[trigger] self.read(cells, Meta::Tokens, t) == plan.tokens@[t] by {
-            assert(plan.tokens@[t] < program.vocab);
-            assert(at(cells, self.start_of(Meta::Tokens), t) == plan.tokens@[t] as i32);
-        }
         assert forall|t: int| 0 <= t < plan.tokens@.len() implies #[trigger] self.read(cells, Meta::Positions, t) == plan.positions@[t] by {
             let q = lemma_owner(plan, t, n);
             let s = plan.sequences@[q];
             assert(plan.positions@[s.row(t - s.first_row)] == s.position(t - s.first_row));
-            assert(within_context(s));
-            assert(at(cells, self.start_of(Meta::Positions), t) == plan.positions@[t] as i32);
         }
         assert forall|t: int| 0 <= t < plan.selected@.len() implies #[trigger] self.read(cells, Meta::RowIndex, t) == plan.selected@[t] by {
             let q = lemma_selected_owner(plan, t, n);
             let s = plan.sequences@[q];
-            assert(seq_ok(limits, program, plan, q));
             assert(plan.selected@[s.compact(t - s.first_selected)] == s.row(s.unselected() + (t - s.first_selected)));
             assert(at(cells, self.start_of(Meta::RowIndex), t) == plan.selected@[t] as i32);
         }
@@ -455,11 +415,8 @@ impl Layout {
         hide(entries_before);
         reveal(plan_packed);
         let s = plan.sequences@[q];
-        assert(seq_ok(limits, program, plan, q));
         assert(slot_put(cells, slots_at(self.room as int, self.room_selected as int, g), plan, g, q, i));
-        assert(program.groups@[g].window != Some(0u32));
         assert(s.has_page(g, s.position(i)));
-        assert((limits.pages)(g) <= COUNT_MAX / PAGE);
     }
 
     proof fn lemma_tile_told(self, cells: Seq<i32>, plan: StepPlan, x: int, k: int)
@@ -479,8 +436,6 @@ impl Layout {
             let (s, g, e) = (plan.sequences@[q], of.group as int, self.entries as int);
             let ahead = entries_before(plan.sequences@, q);
             lemma_entries_apart(plan, q, plan.sequences@.len() as int);
-            lemma_entries_apart(plan, 0, q);
-            self.lemma_tables_end(g);
             assert(0 <= g * e && g * e + e <= self.groups * e) by (nonlinear_arith) requires 0 <= g < self.groups, 0 <= e {}
             assert forall|l: int| 0 <= l < pages_of(s) implies #[trigger] self.read(cells, Meta::PageTables, tile.table + l) == s.tables@[g]@[l] by {
                 assert(table_put(cells, self.tables + g * e, plan, g, q, l));
@@ -502,7 +457,6 @@ impl Layout {
             assert(tile_is(cells, start, stride, of, plan, self.entries as int, k, by));
         }
         assert(self.tilings.len() == self.tilings@.len());
-        assert forall|k: int| 0 <= k < self.counts@[x] implies #[trigger] self.tile(cells, x, k) == tile_at(cells, start, stride, k) by {}
         assert forall|t: int| of.first <= t < of.first + rows_of(of, plan.tokens@.len() as int)
             implies #[trigger] self.in_a_tile(cells, x, t) by {
             let k = lemma_edge(by.edges, count, t - of.first);
@@ -511,10 +465,6 @@ impl Layout {
         }
         assert forall|t: int, k: int, lane: int, k2: int, lane2: int| #[trigger] self.lane_of(cells, x, t, k, lane)
             && #[trigger] self.lane_of(cells, x, t, k2, lane2) implies k == k2 && lane == lane2 by {
-            assert(k < count && k2 < count) by {
-                assert(k >= count ==> tile_at(cells, start, stride, k) == spare_tile());
-                assert(k2 >= count ==> tile_at(cells, start, stride, k2) == spare_tile());
-            }
             assert(tile_is(cells, start, stride, of, plan, self.entries as int, k, by));
             assert(tile_is(cells, start, stride, of, plan, self.entries as int, k2, by));
             if k < k2 {
@@ -535,7 +485,6 @@ proof fn lemma_edge(edges: Seq<int>, count: int, r: int) -> (k: int)
     decreases count,
 {
     if r >= edges[count - 1] {
-        assert(edges[count - 1] < edges[count - 1 + 1]);
         count - 1
     } else {
         lemma_edge(edges, count - 1, r)
@@ -618,7 +567,6 @@ proof fn lemma_entries_bound(groups: usize, context: usize, plan: StepPlan, n: i
         assert(seq_fits(groups, context, plan.sequences@[n - 1]));
         let each = (context + PAGE - 1) / (PAGE as int);
         assert(n * each == (n - 1) * each + each) by (nonlinear_arith) {}
-        assert(1 <= plan.sequences@[n - 1].rows);
     }
 }
 
@@ -631,7 +579,6 @@ proof fn lemma_tiled_frame(a: Seq<i32>, b: Seq<i32>, start: int, stride: int, of
 {
     assert forall|k: int| 0 <= k < count implies #[trigger] tile_is(b, start, stride, of, plan, entries, k, by) by {
         assert(tile_is(a, start, stride, of, plan, entries, k, by));
-        assert(tile_at(b, start, stride, k) == tile_at(a, start, stride, k));
     }
 }
 
@@ -663,7 +610,6 @@ pub(crate) proof fn lemma_tiles_grow(tilings: Seq<Tiling>, groups: int, room: in
         lemma_tiles_grow(tilings, groups, room, selected, room_max, selected_max, x - 1);
     } else {
         let (a, b) = (line(room), line(room_max));
-        assert((room + 15) / 16 <= (room_max + 15) / 16);
         assert(groups * a <= groups * b) by (nonlinear_arith) requires 0 <= groups, a <= b {}
     }
 }

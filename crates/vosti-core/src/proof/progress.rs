@@ -46,13 +46,9 @@ pub(crate) proof fn lemma_idle_request<D: Device, S: Sampler<Logits = D::Logits,
         }),
 {
     core.lemma_state();
-    let s = core.spec_state()->0;
     reveal(State::inv_step);
     reveal(State::inv_shape);
     reveal(plan_packed);
-    let r = s.requests@[id.slot as int]->0;
-    assert(live(s.requests@, id.slot as int));
-    assert(rows_before(s.plan.sequences@, 0) == 0 && selected_before(s.plan.sequences@, 0) == 0);
 }
 
 /// After i of the pages.
@@ -75,12 +71,10 @@ proof fn lemma_pages<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
         }),
     decreases i,
 {
-    lemma_idle_request(cores[0], id);
     if i > 0 {
         lemma_pages(cores, calls, answers, id, rows, groups, i - 1);
         let (a, b) = (cores[i - 1], cores[i - 1 + 1]);
         let group = groups[i - 1];
-        assert(calls[i - 1] == (Call::TakePage { request: id, group }));
         assert(next(a, calls[i - 1], answers[i - 1], b));
         lemma_idle_request(a, id);
         let (r, r1, r2) = (cores[0].spec_request(id)->0, a.spec_request(id)->0, b.spec_request(id)->0);
@@ -100,16 +94,6 @@ proof fn lemma_pages<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(
         assert(s.legal_take_page(a.spec_fixed(), id, group));
         assert(legal(a, calls[i - 1]));
         assert(b.log() =~= a.log());
-        assert forall|g: int| 0 <= g < r.tables@.len() implies (#[trigger] r2.tables@[g])@.len() == r.tables@[g]@.len() + taken(groups, i, g) by {
-            assert(r1.tables@[g]@.len() == r.tables@[g]@.len() + taken(groups, i - 1, g));
-            if g == group {
-                assert(r2.tables@[g]@.drop_last() == r1.tables@[g]@);
-            }
-        }
-        assert forall|g: int| 0 <= g < r.tables@.len() implies (#[trigger] b.spec_state()->0.pools@[g]).free@.len()
-            == cores[0].spec_state()->0.pools@[g].free@.len() - taken(groups, i, g) by {
-            assert(a.spec_state()->0.pools@[g].free@.len() == cores[0].spec_state()->0.pools@[g].free@.len() - taken(groups, i - 1, g));
-        }
         assert forall|g: int| 0 <= g < r2.tables@.len() implies #[trigger] unbroken(r2, g, b.world().program.groups@[g]) by {
             assert(unbroken(r1, g, a.world().program.groups@[g]));
             assert forall|page: int| r2.window_page(b.world().program.groups@[g]) <= page < r2.tables@[g]@.len() implies #[trigger] r2.has_page(g, page) by {
@@ -134,9 +118,7 @@ proof fn lemma_view_length<D: Device, S: Sampler<Logits = D::Logits, Top = D::To
     reveal(State::inv_log);
     reveal(State::inv_shape);
     let r = s.requests@[id.slot as int]->0;
-    assert(live(s.requests@, id.slot as int));
     let v = views(s.log@)[r.serial];
-    assert(run_ok::<S>(core.world(), v, r));
     lemma_reference(core.world(), v.prompt, v.initial, v.entries.len(), v.entries.len());
 }
 
@@ -212,9 +194,6 @@ pub(crate) proof fn theorem_progress<D: Device, S: Sampler<Logits = D::Logits, T
     lemma_view_length(e, id);
     let r2 = e.spec_request(id)->0;
     assert(r2 == is.requests@[slot]->0);
-    if r.cached + rows < r.history@.len() {
-        assert(r2.history@ =~= r.history@);
-    }
     assert forall|g: int| 0 <= g < r2.tables@.len() implies #[trigger] unbroken(r2, g, e.world().program.groups@[g]) by {
         let decl = e.world().program.groups@[g];
         assert(unbroken(r, g, a.world().program.groups@[g]));
@@ -237,7 +216,6 @@ pub(crate) proof fn theorem_completes<D: Device, S: Sampler<Logits = D::Logits, 
     lemma_turns(turns, id, context, turns.len() - 1);
     let last = turns[turns.len() - 1];
     assert(serves(last, id, context));
-    lemma_idle_request(last.cores[0], id);
 }
 
 /// Each turn computes a row at least.
@@ -253,7 +231,6 @@ proof fn lemma_turns<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(tu
         let turn = turns[n - 1];
         assert(serves(turn, id, context));
         theorem_progress(turn.cores, turn.calls, turn.answers, id, turn.rows, turn.groups, 1);
-        assert(turn.cores.last().spec_request(id) == turns[n - 1 + 1].cores[0].spec_request(id));
     }
 }
 
@@ -271,18 +248,7 @@ pub(crate) proof fn corollary_first_record<D: Device, S: Sampler<Logits = D::Log
         forall|i: int| 0 <= i < calls.len() ==> !((#[trigger] answers[i]) is Refused),
         views(cores.last().log())[id.serial].entries.len() > 0,
 {
-    let core = cores[0];
-    let r = core.spec_request(id)->0;
-    assert(legal(before, Call::Admit { prompt, salt, state }));
-    lemma_idle_request(core, id);
     before.lemma_state();
-    assert forall|g: int| 0 <= g < r.tables@.len() implies #[trigger] unbroken(r, g, core.world().program.groups@[g]) by {
-        assert(r.tables@[g]@.len() == 0);
-        assert forall|page: int| r.window_page(core.world().program.groups@[g]) <= page < r.tables@[g]@.len() implies #[trigger] r.has_page(g, page) by {
-            assert(r.window_page(core.world().program.groups@[g]) >= 0);
-        }
-    }
-    assert(may_go_on(core, id, prompt.len() as usize));
     theorem_progress(cores, calls, answers, id, prompt.len() as usize, groups, 1);
 }
 
@@ -297,14 +263,6 @@ pub(crate) proof fn theorem_preemption_heals<D: Device, S: Sampler<Logits = D::L
         forall|g: int, decl: GroupDecl| 0 <= g < new.spec_request(id)->0.tables@.len() ==> #[trigger] unbroken(new.spec_request(id)->0, g, decl),
 {
     lemma_idle_request(core, id);
-    assert(legal(core, Call::Preempt { request: id }));
-    let r = new.spec_request(id)->0;
-    assert forall|g: int, decl: GroupDecl| 0 <= g < r.tables@.len() implies #[trigger] unbroken(r, g, decl) by {
-        assert(r.tables@[g]@.len() == 0);
-        assert forall|page: int| r.window_page(decl) <= page < r.tables@[g]@.len() implies #[trigger] r.has_page(g, page) by {
-            assert(r.window_page(decl) >= 0);
-        }
-    }
 }
 
 /// The prefix cache attaches: a registered block that continues the chain of a request in an idle core, and stands for the
@@ -330,15 +288,8 @@ pub(crate) proof fn theorem_prefix_attaches<D: Device, S: Sampler<Logits = D::Lo
     core.lemma_state();
     let (s, r, b) = (core.spec_state()->0, core.spec_request(id)->0, core.spec_block(block)->0);
     reveal(State::inv_blocks);
-    assert(registered(s.blocks@, block.slot as int));
-    assert(block_shape(core.world().program, s.prefixes@, s.salts@, b));
     let (prefix, depth) = (s.prefixes@[b.serial], b.depth as int);
-    assert(b.tokens@ =~= r.history@.subrange(depth * PAGE, (depth + 1) * PAGE)) by {
-        assert forall|i: int| 0 <= i < PAGE implies b.tokens@[i] == r.history@[depth * PAGE + i] by {
-            assert(b.tokens@[i] == prefix[depth * PAGE + i]);
-            assert(prefix[depth * PAGE + i] == r.history@.take(prefix.len() as int)[depth * PAGE + i]);
-        }
-    }
+    assert(b.tokens@ =~= r.history@.subrange(depth * PAGE, (depth + 1) * PAGE));
     assert(legal(core, Call::Attach { request: id, block }));
 }
 
@@ -356,17 +307,11 @@ pub(crate) proof fn corollary_first_block_is_shared<D: Device, S: Sampler<Logits
         next(core, Call::Attach { request: other, block: core.spec_request(one)->0.chain@[0] }, answer, new),
     ensures answer is Done, new.spec_request(other)->0.cached == PAGE,
 {
-    lemma_idle_request(core, one);
     core.lemma_state();
-    let s = core.spec_state()->0;
     let (a, b) = (core.spec_request(one)->0, core.spec_request(other)->0);
     let id = a.chain@[0];
     reveal(State::inv_chains);
     reveal(State::inv_blocks);
-    assert(live(s.requests@, one.slot as int) && registered(s.blocks@, id.slot as int));
-    assert(chain_ok(s.prefixes@, s.salts@, a));
-    assert(a.history@.subrange(0, PAGE as int) =~= a.history@.take(PAGE as int));
-    assert(block_shape(core.world().program, s.prefixes@, s.salts@, core.spec_block(id)->0));
     theorem_prefix_attaches(core, other, id, answer, new);
 }
 

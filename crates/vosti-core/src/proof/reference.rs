@@ -47,7 +47,6 @@ pub(crate) proof fn lemma_same_canon(w: Kernels, a: Program, b: Program, n: nat,
 {
     if n != 0 && n <= a.ops@.len() {
         let m = (n - 1) as nat;
-        assert(same_op(a.ops@[m as int], b.ops@[m as int]));
         lemma_same_canon(w, a, b, m, h, p, x);
         match a.ops@[m as int] {
             Op::Rowwise { ins, .. } => lemma_same_ins(w, a, b, m, h, p, ins@),
@@ -75,7 +74,6 @@ proof fn lemma_same_ins(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token
     assert forall|i: int| 0 <= i < ins.len() implies s[i] == t[i] by {
         lemma_same_canon(w, a, b, n, h, p, ins[i]);
     }
-    assert(s =~= t);
 }
 
 proof fn lemma_same_kv(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>, j: int, layer: u32)
@@ -85,7 +83,6 @@ proof fn lemma_same_kv(w: Kernels, a: Program, b: Program, n: nat, h: Seq<Token>
 {
     if n != 0 && n <= a.ops@.len() {
         let m = (n - 1) as nat;
-        assert(same_op(a.ops@[m as int], b.ops@[m as int]));
         lemma_same_kv(w, a, b, m, h, j, layer);
         if let Op::StoreKv { ins, back, .. } = a.ops@[m as int] {
             lemma_same_ins(w, a, b, m, h, j, ins@);
@@ -109,14 +106,7 @@ pub proof fn lemma_same_reference(a: World, b: World, prompt: Seq<Token>, initia
         lemma_same_reference(a, b, prompt, initial, (n - 1) as nat);
         let at = reference(a, prompt, initial, (n - 1) as nat);
         lemma_same_canon(a.w, a.program, b.program, a.program.ops@.len(), at.history, at.history.len() - 1, a.program.logits);
-        let logits = canon_logits(a.w, a.program, at.history, at.history.len() - 1);
-        assert((a.choice)(at.state, logits) == (b.choice)(at.state, logits));
     }
-}
-
-pub proof fn lemma_share_itself(a: World)
-    ensures share_w(a, a),
-{
 }
 
 /// Two views of one W, each a prefix of its reference run, are alike.
@@ -130,8 +120,6 @@ pub proof fn lemma_alike(one: World, a: Seen<Bits, Bits>, other: World, b: Seen<
         lemma_same_reference(one, other, a.prompt, a.initial, n);
         if n <= m {
             lemma_reference(one, a.prompt, a.initial, n, m);
-            assert(n < m ==> !reference(other, b.prompt, b.initial, n).done);
-            assert(n == m ==> a.entries == b.entries);
         } else {
             lemma_reference(one, a.prompt, a.initial, m, n);
             assert(!reference(one, a.prompt, a.initial, m).done);

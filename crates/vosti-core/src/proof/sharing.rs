@@ -70,23 +70,6 @@ pub(crate) proof fn lemma_attach<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: St
             }
         }
     }
-    assert(request_shape(fixed.program, r2)) by {
-        assert forall|g: int| 0 <= g < r2.tables@.len() implies r2.chain@.len() <= (#[trigger] r2.tables@[g])@.len()
-            && r2.cached <= r2.tables@[g]@.len() * PAGE && r2.tables@[g]@.len() <= COUNT_MAX by {
-            assert(r.chain@.len() <= r.tables@[g]@.len());
-        }
-    }
-    assert(chain_ok(b.prefixes@, b.salts@, r2)) by {
-        assert forall|i: int| 0 <= i < r2.chain@.len() implies b.prefixes@.contains_key((#[trigger] r2.chain@[i]).serial)
-            && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) && b.salts@[r2.chain@[i].serial] == r2.salt by {
-            if i < depth {
-                assert(r2.chain@[i] == r.chain@[i]);
-            } else if depth > 0 {
-                let last = r.chain@[depth - 1];
-                assert(a.salts@[last.serial] == r.salt);
-            }
-        }
-    }
     assert(table_ok(b.pools@, b.blocks@, r2, slot)) by {
         assert forall|g: int, i: int| 0 <= g < r2.tables@.len() && 0 <= i < r2.tables@[g]@.len()
             implies #[trigger] entry_ok(b.pools@, b.blocks@, r2, slot, g, i) by {
@@ -191,15 +174,6 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
             assert(r.cached <= r.tables@[g]@.len() * PAGE);
         }
     }
-    assert(chain_ok(b.prefixes@, b.salts@, r2)) by {
-        assert forall|i: int| 0 <= i < r2.chain@.len() implies b.prefixes@.contains_key((#[trigger] r2.chain@[i]).serial)
-            && b.prefixes@[r2.chain@[i].serial] == r2.history@.subrange(0, (i + 1) * PAGE) && b.salts@[r2.chain@[i].serial] == r2.salt by {
-            if i < depth {
-                assert(r2.chain@[i] == r.chain@[i]);
-                assert(a.prefixes@.contains_key(r.chain@[i].serial));
-            }
-        }
-    }
     assert(table_ok(b.pools@, b.blocks@, r2, slot)) by {
         assert forall|g: int, i: int| 0 <= g < r2.tables@.len() && 0 <= i < r2.tables@[g]@.len()
             implies #[trigger] entry_ok(b.pools@, b.blocks@, r2, slot, g, i) by {
@@ -208,20 +182,6 @@ pub(crate) proof fn lemma_publish<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: S
             assert(entry_ok(a.pools@, a.blocks@, r, slot, g, depth));
             let page = r.tables@[g]@[i];
             assert(b.pools@[g].pages@.len() == a.pools@[g].pages@.len());
-            if page != NO_PAGE {
-                assert(b.pools@[g].pages@[page as int] == if page == r.tables@[g]@[depth] {
-                    Page::Registered { block: block.slot }
-                } else {
-                    a.pools@[g].pages@[page as int]
-                });
-                if i < depth {
-                    assert(r2.chain@[i] == r.chain@[i]);
-                    assert(registered(a.blocks@, r.chain@[i].slot as int));
-                } else if i == depth {
-                    assert(r2.chain@[i] == block);
-                    assert(n.pages@[g] == r.tables@[g]@[depth]);
-                }
-            }
         }
     }
     assert(request_kv_ok(world, b.dev@.cache, r2)) by {
@@ -394,20 +354,6 @@ pub(crate) proof fn lemma_evict<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
     }
     assert(b.inv_owners()) by {
         reveal(State::inv_owners);
-        assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len()
-            implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
-            let page = b.pools@[g].pages@[p];
-            assert(b.pools@[g].pages@.len() == a.pools@[g].pages@.len());
-            assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
-            if let Page::Registered { block } = page {
-                if block == x0 {
-                    assert(page == a.pools@[g].pages@[p]);
-                    assert(old_block.pages@[g] == p);
-                } else {
-                    assert(b.blocks@[block as int] == a.blocks@[block as int]);
-                }
-            }
-        }
     }
     assert(b.inv_kv(world)) by {
         reveal(State::inv_kv);

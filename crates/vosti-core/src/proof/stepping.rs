@@ -50,10 +50,6 @@ pub(crate) proof fn lemma_repin<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Sta
     }
     assert(owners_told(a, b, slot)) by {
         reveal(State::inv_owners);
-        assert forall|g: int, p: int| 0 <= g < b.pools@.len() && 0 <= p < b.pools@[g].pages@.len() && names_slot(b.pools@[g].pages@[p], slot)
-            implies owner_has(b.requests@, b.blocks@, #[trigger] b.pools@[g].pages@[p], g, p) by {
-            assert(owner_has(a.requests@, a.blocks@, a.pools@[g].pages@[p], g, p));
-        }
     }
     assert(framed(fixed, a, b, slot)) by {
         reveal(State::inv_shape);
@@ -111,7 +107,6 @@ pub(crate) proof fn lemma_room<S: Sampler>(fixed: Fixed<S>, a: State<S>, slot: i
     reveal(State::inv_shape);
     reveal(State::inv_step);
     reveal(plan_packed);
-    assert(request_shape(fixed.program, a.requests@[slot]->0));
 }
 
 /// The pages of a sequence are there and in range.
@@ -131,17 +126,13 @@ proof fn lemma_seq_pages<S: Sampler>(fixed: Fixed<S>, a: State<S>, slot: int, s:
     let r = a.requests@[slot]->0;
     reveal(State::inv_shape);
     assert(table_ok(a.pools@, a.blocks@, r, slot)) by { reveal(State::inv_tables); }
-    assert(request_shape(fixed.program, r));
     assert forall|g: int, j: int| 0 <= g < fixed.program.groups@.len() && #[trigger] s.has_page(g, j)
         implies 0 <= s.page(g, j) < (a.dev@.limits.pages)(g) by {
-        assert(s.tables@[g]@ == r.tables@[g]@);
         assert(entry_ok(a.pools@, a.blocks@, r, slot, g, j / PAGE as int));
-        assert(a.pools@[g].wf());
     }
     assert forall|g: int, j: int| 0 <= g < fixed.program.groups@.len()
         && window_lo(fixed.program.groups@[g].window, s.first_position as int) <= j < s.first_position + s.rows
         implies #[trigger] s.has_page(g, j) by {
-        assert(fixed.program.groups@[g].window != Some(0u32));
         assert(r.covers(g, fixed.program.groups@[g], s.first_position + s.rows));
         let lo = window_lo(fixed.program.groups@[g].window, s.first_position as int);
         assert(0 <= lo);
@@ -169,51 +160,17 @@ proof fn lemma_planned_packed<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: State
     let limits = a.dev@.limits;
     assert(plan_packed(limits, fixed.program, a.plan)) by { reveal(State::inv_step); }
     assert(request_shape(fixed.program, r)) by { reveal(State::inv_shape); }
-    assert forall|g: int| 0 <= g < a.pools@.len() implies #[trigger] r.covers(g, fixed.program.groups@[g], s.first_position + s.rows) by {
-        assert(r.covers(g, fixed.program.groups@[g], r.cached + rows + drafts.len()));
-    }
+    assert forall|g: int| 0 <= g < a.pools@.len() implies #[trigger] r.covers(g, fixed.program.groups@[g], s.first_position + s.rows) by {}
     lemma_seq_pages(fixed, a, slot, s);
     reveal(tokens_in);
     reveal(plan_packed);
     lemma_before_push(a.plan.sequences@, s, n);
     let tokens = row_tokens(s, r.history@, drafts);
     assert(tokens.len() == s.rows);
-    assert forall|t: int| 0 <= t < b.plan.tokens@.len() implies #[trigger] b.plan.tokens@[t] < fixed.program.vocab by {
-        if t >= a.plan.tokens@.len() {
-            let i = t - a.plan.tokens@.len();
-            assert(b.plan.tokens@[t] == tokens[i]);
-            if i < rows {
-                assert(tokens[i] == r.history@[s.first_position + i]);
-            } else {
-                assert(tokens[i] == drafts[i - rows]);
-            }
-        } else {
-            assert(b.plan.tokens@[t] == a.plan.tokens@[t]);
-        }
-    }
     assert forall|q: int| #![trigger b.plan.sequences@[q]] 0 <= q < b.plan.sequences@.len() implies seq_ok(limits, fixed.program, b.plan, q)
         && b.plan.sequences@[q].first_row == rows_before(b.plan.sequences@, q)
         && b.plan.sequences@[q].first_selected == selected_before(b.plan.sequences@, q) by {
         lemma_before_push(a.plan.sequences@, s, q);
-        if q < n {
-            let old = a.plan.sequences@[q];
-            assert(b.plan.sequences@[q] == old);
-            assert(seq_ok(limits, fixed.program, a.plan, q));
-            assert forall|i: int| 0 <= i < old.rows implies #[trigger] b.plan.positions@[old.row(i)] == old.position(i) by {
-                assert(a.plan.positions@[old.row(i)] == old.position(i));
-            }
-            assert forall|i: int| 0 <= i < old.selected implies #[trigger] b.plan.selected@[old.compact(i)] == old.row(old.unselected() + i) by {
-                assert(a.plan.selected@[old.compact(i)] == old.row(old.unselected() + i));
-            }
-        } else {
-            assert(b.plan.sequences@[q] == s);
-            assert forall|i: int| 0 <= i < s.rows implies #[trigger] b.plan.positions@[s.row(i)] == s.position(i) by {
-                assert(b.plan.positions@[s.row(i)] == row_positions(s)[i]);
-            }
-            assert forall|i: int| 0 <= i < s.selected implies #[trigger] b.plan.selected@[s.compact(i)] == s.row(s.unselected() + i) by {
-                assert(b.plan.selected@[s.compact(i)] == row_selected(s)[i]);
-            }
-        }
     }
     assert(rows_before(b.plan.sequences@, n + 1) == rows_before(b.plan.sequences@, n) + s.rows);
     assert(selected_before(b.plan.sequences@, n + 1) == selected_before(b.plan.sequences@, n) + s.selected);
@@ -326,11 +283,8 @@ proof fn lemma_written_owned<S: Sampler>(fixed: Fixed<S>, a: State<S>, g: int, q
     assert(seq_ok(a.dev@.limits, fixed.program, a.plan, q)) by { reveal(plan_packed); }
     assert(request_shape(fixed.program, r)) by { reveal(State::inv_shape); }
     assert(table_ok(a.pools@, a.blocks@, r, slot)) by { reveal(State::inv_tables); }
-    assert(fixed.program.groups@[g].window != Some(0u32));
     assert(s.has_page(g, p));
-    assert(s.tables@[g]@ == r.tables@[g]@);
     assert(entry_ok(a.pools@, a.blocks@, r, slot, g, p / PAGE as int));
-    assert(r.chain@.len() <= p / PAGE as int);
 }
 
 /// No step writes a slot of a page that holds a cached position.
@@ -344,15 +298,11 @@ proof fn lemma_unwritten_request<S: Sampler>(fixed: Fixed<S>, a: State<S>, t: in
     let page = r.tables@[g]@[j / PAGE as int] as int;
     let offset = j % (PAGE as int);
     assert(request_shape(fixed.program, r)) by { reveal(State::inv_shape); }
-    assert(r.cached <= r.tables@[g]@.len() * PAGE);
     assert(table_ok(a.pools@, a.blocks@, r, t)) by { reveal(State::inv_tables); }
     assert(entry_ok(a.pools@, a.blocks@, r, t, g, j / PAGE as int));
     if written_slot(a.plan, g, page, offset) {
         let (q, i) = choose|q: int, i: int| #[trigger] writes_slot(a.plan, g, q, i, page, offset);
         lemma_written_owned(fixed, a, g, q, i, page, offset);
-        let p = a.plan.sequences@[q].position(i);
-        assert(p / PAGE as int == j / PAGE as int && p % (PAGE as int) == j % (PAGE as int));
-        assert(p == j);
     }
 }
 
@@ -384,8 +334,6 @@ pub(crate) proof fn lemma_plan_ok<S: Sampler>(fixed: Fixed<S>, a: State<S>)
         reveal(State::inv_step);
         assert forall|x: int, y: int| #![trigger a.plan.sequences@[x], a.plan.sequences@[y]] 0 <= x < a.plan.sequences@.len()
             && 0 <= y < a.plan.sequences@.len() && a.plan.sequences@[x].request.slot == a.plan.sequences@[y].request.slot implies x == y by {
-            assert(a.seq_linked(fixed.program, x));
-            assert(a.seq_linked(fixed.program, y));
             assert(x as usize as int == x && y as usize as int == y) by {
                 let n = a.plan.sequences.len();
                 assert(n == a.plan.sequences@.len());
@@ -419,7 +367,6 @@ proof fn lemma_earlier_kept<S: Sampler>(fixed: Fixed<S>, a: State<S>)
         implies !written_slot(a.plan, g, #[trigger] a.plan.sequences@[q].page(g, j), j % (PAGE as int)) by {
         let s = a.plan.sequences@[q];
         assert(a.seq_linked(fixed.program, q)) by { reveal(State::inv_step); }
-        assert(s.tables@[g]@ == a.requests@[s.request.slot as int]->0.tables@[g]@);
         lemma_unwritten_request(fixed, a, s.request.slot as int, g, j);
     }
 }
@@ -443,8 +390,6 @@ proof fn lemma_given<S: Sampler>(fixed: Fixed<S>, a: State<S>)
             let r = a.requests@[slot]->0;
             let g = group_of(fixed.program, layer);
             assert(a.seq_linked(fixed.program, q)) by { reveal(State::inv_step); }
-            assert(fixed.program.layers@[layer as int].group < fixed.program.groups@.len());
-            assert(request_shape(fixed.program, r)) by { reveal(State::inv_shape); }
             assert(request_kv_ok(world, a.dev@.cache, r)) by { reveal(State::inv_kv); }
             assert(kv_at_ok(world, a.dev@.cache, r, layer, j));
             assert(s.tables@[g]@ == r.tables@[g]@);
@@ -505,9 +450,6 @@ pub(crate) proof fn lemma_kept<S: Sampler>(fixed: Fixed<S>, a: State<S>, b: Stat
     }
     assert(b.inv_step(fixed.program)) by {
         reveal(State::inv_step);
-        assert forall|q: int| #![trigger b.plan.sequences@[q]] 0 <= q < b.plan.sequences@.len() implies b.seq_linked(fixed.program, q) by {
-            assert(a.seq_linked(fixed.program, q)) by { let _ = a.plan.sequences@[q]; }
-        }
     }
     assert(b.histories() =~= a.histories());
     assert(b.inv_rows(fixed.program)) by { reveal(State::inv_rows); }

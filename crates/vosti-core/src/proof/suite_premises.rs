@@ -289,7 +289,10 @@ proof fn lemma_facts_of_tiles(layout: Layout, limits: Limits, program: Program, 
                     ==> 0 <= layout.read(cells, Meta::PageTables, tile.table + l) < (limits.pages)(of.group as int)
         }),
 {
-    let (of, tile, next) = (layout.tilings@[x], layout.tile(cells, x, k), layout.tile(cells, x, other));
+    hide(rows_before);
+    hide(selected_before);
+    hide(Layout::tiles_cover);
+    let (of, tile) = (layout.tilings@[x], layout.tile(cells, x, k));
     assert(layout.tile_told(cells, plan, x, k) && layout.tile_told(cells, plan, x, other));
     if tile.rows > 0 {
         let q = choose|q: int| layout.tile_of(cells, plan, x, tile, q);
@@ -309,14 +312,25 @@ proof fn lemma_facts_of_tiles(layout: Layout, limits: Limits, program: Program, 
             assert(0 <= l < pages_of(s) && s.tables@[of.group as int]@[l] == s.page(of.group as int, j));
             assert(layout.read(cells, Meta::PageTables, tile.table + l) == s.tables@[of.group as int]@[l]);
         }
-        if next.rows > 0 && k != other {
-            let t = if of.first + tile.row > of.first + next.row { of.first + tile.row } else { of.first + next.row };
-            assert(layout.tiles_cover(cells, plan, x));
-            if t < of.first + tile.row + tile.rows && t < of.first + next.row + next.rows {
-                assert(layout.lane_of(cells, x, t, k, t - of.first - tile.row));
-                assert(layout.lane_of(cells, x, t, other, t - of.first - next.row));
-            }
-        }
+    }
+    lemma_tiles_apart(layout, cells, plan, x, k, other);
+}
+
+/// No two tiles have a row in common.
+proof fn lemma_tiles_apart(layout: Layout, cells: Seq<i32>, plan: StepPlan, x: int, k: int, other: int)
+    requires layout.told(cells, plan), 0 <= x < layout.tilings@.len(), 0 <= k < layout.counts@[x], 0 <= other < layout.counts@[x],
+    ensures
+        ({
+            let (tile, next) = (layout.tile(cells, x, k), layout.tile(cells, x, other));
+            k == other || tile.row + tile.rows <= next.row || next.row + next.rows <= tile.row || tile.rows <= 0 || next.rows <= 0
+        }),
+{
+    let (of, tile, next) = (layout.tilings@[x], layout.tile(cells, x, k), layout.tile(cells, x, other));
+    assert(layout.tiles_cover(cells, plan, x));
+    let t = if tile.row > next.row { of.first + tile.row } else { of.first + next.row };
+    if t < of.first + tile.row + tile.rows && t < of.first + next.row + next.rows {
+        assert(layout.lane_of(cells, x, t, k, t - of.first - tile.row));
+        assert(layout.lane_of(cells, x, t, other, t - of.first - next.row));
     }
 }
 

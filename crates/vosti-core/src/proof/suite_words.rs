@@ -5,7 +5,7 @@
 use super::progress::*;
 use super::trace::*;
 use crate::core::Core;
-use crate::ids::{BlockId, PAGE, RequestId, Token};
+use crate::ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 use crate::image::{Image, Place};
 use crate::legal::*;
 use crate::meaning::*;
@@ -57,6 +57,14 @@ proof fn lemma_writes(plan: StepPlan, g: int, q: int, i: int, page: int, offset:
             let s = plan.sequences@[q];
             0 <= q < plan.sequences@.len() && 0 <= i < s.rows && s.page(g, s.position(i)) == page && s.position(i) % (PAGE as int) == offset
         },
+{
+}
+
+/// A position of a sequence has a page where the table of the group has one.
+proof fn lemma_has_page(s: SeqPlan, g: int, p: int)
+    ensures
+        s.has_page(g, p) <==> 0 <= g < s.tables@.len() && 0 <= p && p / (PAGE as int) < s.tables@[g]@.len()
+            && s.tables@[g]@[p / PAGE as int] != NO_PAGE,
 {
 }
 

@@ -24,9 +24,7 @@ impl<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>> Execution<D, S> {
         ensures self.cores[n].log() == self.events(n), self.cores[n].sound(), self.cores[n].world() == self.world(),
         decreases n,
     {
-        if n == 0 {
-            assert(self.cores[0].log() =~= self.events(0));
-        } else {
+        if n > 0 {
             self.lemma_upto(n - 1);
             assert(next(self.cores[n - 1], self.calls[n - 1], self.answers[n - 1], self.cores[n - 1 + 1]));
         }
@@ -63,7 +61,6 @@ pub proof fn corollary_one_execution<D: Device, S: Sampler<Logits = D::Logits, T
     requires one.ok(),
     ensures deterministic(one.trace(), one.trace()),
 {
-    lemma_share_itself(one.world());
     theorem_deterministic(one, one);
 }
 
@@ -89,33 +86,6 @@ pub proof fn corollary_resumed<
             ==> views(one.trace())[a].entries.skip(had).is_prefix_of(views(other.trace())[b].entries.skip(had)),
 {
     theorem_deterministic(one, other);
-    let (x, y) = (views(one.trace())[a], views(other.trace())[b]);
-    assert(answered_alike(x, y));
-    lemma_rest(x.entries, y.entries, had);
-    assert(x.completed ==> y.entries.len() <= x.entries.len());
-    assert(y.completed ==> x.entries.len() <= y.entries.len());
-    if x.entries.len() == y.entries.len() {
-        assert(x.entries.skip(had) =~= y.entries.skip(had).subrange(0, x.entries.skip(had).len() as int));
-        assert(y.entries.skip(had) =~= x.entries.skip(had).subrange(0, y.entries.skip(had).len() as int));
-    }
-}
-
-/// Of comparable records the first are the same, and the rest are comparable.
-proof fn lemma_rest<L>(x: Seq<Entry<L>>, y: Seq<Entry<L>>, had: int)
-    requires comparable(x, y), 0 <= had <= x.len(), had <= y.len(),
-    ensures x.take(had) == y.take(had), comparable(x.skip(had), y.skip(had)),
-{
-    let least = if x.len() <= y.len() { x.len() as int } else { y.len() as int };
-    assert(x.take(least) =~= y.take(least));
-    assert forall|i: int| 0 <= i < least implies x[i] == y[i] by {
-        assert(x.take(least)[i] == y.take(least)[i]);
-    }
-    assert(x.take(had) =~= y.take(had));
-    if x.len() <= y.len() {
-        assert(x.skip(had) =~= y.skip(had).subrange(0, x.skip(had).len() as int));
-    } else {
-        assert(y.skip(had) =~= x.skip(had).subrange(0, y.skip(had).len() as int));
-    }
 }
 
 /// What clients read. Where two devices read rows alike, a client of each reads one row at one place of two answers to one question: what
@@ -133,10 +103,6 @@ pub proof fn corollary_read_alike<
         views(one.trace())[a].entries[k].token == views(other.trace())[b].entries[k].token,
 {
     theorem_deterministic(one, other);
-    let (x, y) = (views(one.trace())[a], views(other.trace())[b]);
-    assert(answered_alike(x, y));
-    lemma_rest(x.entries, y.entries, k + 1);
-    assert(x.entries.take(k + 1)[k] == y.entries.take(k + 1)[k]);
 }
 
 /// Prompt log-probabilities. Two cores of one W have run a step, and a selected row of each stands at one position of histories that agree
@@ -186,10 +152,6 @@ pub(crate) proof fn lemma_brought<S: Sampler>(fixed: Fixed<S>, state: State<S>, 
     reveal(State::inv_step);
     reveal(logits_ok);
     reveal(plan_packed);
-    let s = state.plan.sequences@[q];
-    assert(seq_ok(state.dev@.limits, fixed.program, state.plan, q));
-    let n = state.plan.selected.len();
-    assert(n == state.plan.selected@.len());
 }
 
 /// Tenants are apart: every block in a request's chain, and every block that such a block continues, has the request's
@@ -210,10 +172,6 @@ pub(crate) proof fn theorem_tenants_apart<S: Sampler>(fixed: Fixed<S>, state: St
 {
     reveal(State::inv_chains);
     reveal(State::inv_blocks);
-    let r = state.requests@[slot]->0;
-    assert(chain_ok(state.prefixes@, state.salts@, r));
-    assert(r.chain@[i].serial == state.blocks@[r.chain@[i].slot as int]->0.serial);
-    assert(block_shape(fixed.program, state.prefixes@, state.salts@, state.blocks@[r.chain@[i].slot as int]->0));
 }
 
 /// A state that keeps its invariant has shown clients nothing but reference runs.

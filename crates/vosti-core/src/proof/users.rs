@@ -120,6 +120,13 @@ fn plan_of(plan: &StepPlan) -> (out: (usize, &[Token], &[u32], &[u32], &[SeqPlan
     (plan.rows(), plan.tokens(), plan.positions(), plan.selected(), plan.sequences())
 }
 
+/// What of a sequence's rows comes to the host.
+fn brought_of(s: &SeqPlan, what: Reads) -> (yes: bool)
+    ensures yes == s.brings(what),
+{
+    s.has(what)
+}
+
 /// What policy sees of a request: the core's own.
 fn request_of<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(core: &Core<D, S>, id: RequestId) -> (out: Option<&Request<S::State>>)
     ensures out is Some <==> core.spec_request(id) is Some, out matches Some(r) ==> *r == core.spec_request(id)->0,

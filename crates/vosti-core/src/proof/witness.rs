@@ -217,11 +217,6 @@ proof fn lemma_longer(e: Execution<Symbolic, Countdown>, call: Call, answer: Ans
 {
     let n = e.calls.len() as int;
     let longer = longer(e, call, answer, new);
-    assert forall|i: int| 0 <= i < longer.calls.len() implies #[trigger] next(longer.cores[i], longer.calls[i], longer.answers[i], longer.cores[i + 1]) by {
-        if i < n {
-            assert(next(e.cores[i], e.calls[i], e.answers[i], e.cores[i + 1]));
-        }
-    }
     lemma_same_events(e, longer, n);
 }
 
@@ -539,9 +534,6 @@ proof fn lemma_one_w(a: World, b: World)
     requires of_small(a), of_small(b),
     ensures share_w(a, b),
 {
-    assert forall|n: int| 0 <= n < a.program.ops@.len() implies same_op(#[trigger] a.program.ops@[n], b.program.ops@[n]) by {
-        assert(n == 0 || n == 1 || n == 2 || n == 3);
-    }
 }
 
 } // verus!
