@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
     generated_files_say_by_what,
     broken_kernels_are_patches,
     tests_do_not_skip_by_themselves,
+    commands_print_without_panics,
     examples_are_tested,
     links::links_lead_somewhere,
     links::the_book_has_every_page,
@@ -78,6 +79,23 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 fn modules_say_what_they_are(files: &[File]) -> Vec<String> {
     let silent = rust(files).filter(|file| !file.text.trim_start().starts_with("//!"));
     silent.map(|file| format!("{}: begins with no //! that says what it is", file.path)).collect()
+}
+
+/// The printing macros panic if their reader has left or the disk is full. Tests and this tree's own commands may use them.
+fn commands_print_without_panics(files: &[File]) -> Vec<String> {
+    let product = |file: &&File| {
+        let path = &file.path;
+        path.starts_with("crates/") && path.contains("/src/") && !path.starts_with("crates/vosti-test-tools/")
+    };
+    let macros = ["print", "println", "eprint", "eprintln"].map(|name| format!("{name}!("));
+    let breach = |file: &File, number: usize, line: &str| {
+        let within = |name: &String| {
+            line.match_indices(name.as_str()).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric()))
+        };
+        macros.iter().any(within).then(|| format!("{}:{number}: prints with a macro that panics", file.path))
+    };
+    let sources = rust(files).filter(product).filter(|file| !file.path.ends_with("tests.rs"));
+    sources.flat_map(|file| code(file).filter_map(move |(number, line)| breach(file, number, line))).collect()
 }
 
 /// A long file is hard to keep in mind, so it is split: at most 600 lines, and 900 for a proof.
@@ -343,6 +361,8 @@ mod tests {
         assert_eq!(found(nothing_is_left_undone, "a.rs", &["todo", "!()"].concat()), 1);
         assert_eq!(found(generated_files_say_by_what, "kernels/ttir/a.ttir", "module {}"), 1);
         assert_eq!(found(broken_kernels_are_patches, "filetests/broken/a.py", ""), 1);
+        assert_eq!(found(commands_print_without_panics, "crates/a/src/b.rs", "    eprintln!(\"{x}\");"), 1);
+        assert_eq!(found(commands_print_without_panics, "crates/a/src/b.rs", "#[cfg(test)]\nprint!(\"\");"), 0);
         let skips = ["println!(\"skip", "ped: no z3\")"].concat();
         assert_eq!(found(tests_do_not_skip_by_themselves, "crates/a/tests/a.rs", &skips), 1);
         let examples = |text: &str| {

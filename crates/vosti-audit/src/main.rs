@@ -71,7 +71,8 @@ fn main() -> ExitCode {
         Ok(Some(Finding::Refuted)) => ExitCode::from(1),
         Ok(Some(Finding::Unknown)) => ExitCode::from(3),
         Err(why) => {
-            eprintln!("error: {why}");
+            // What cannot be told is no reason to panic.
+            _ = writeln!(std::io::stderr(), "error: {why}");
             ExitCode::from(2)
         }
     }

@@ -58,7 +58,28 @@ vocabularies! {
     mpts_vocabulary_gives_llama_cpps_tokens: "mpt",
     starcoders_vocabulary_gives_llama_cpps_tokens: "starcoder",
     refacts_vocabulary_gives_llama_cpps_tokens: "refact",
+    deepseek_coders_vocabulary_gives_llama_cpps_tokens: "deepseek-coder",
     command_rs_vocabulary_gives_llama_cpps_tokens: "command-r",
+}
+
+#[test]
+fn a_gap_has_the_tokens_that_published_files_have_for_it() {
+    let Some(models) = folder("models") else { return };
+    let gap = [(vec![], 1, 3, 2), (vec![], 1, 3, 2), (vec![32013], 32016, 32015, 32017)];
+    for (name, (begin, prefix, suffix, middle)) in ["starcoder", "refact", "deepseek-coder"].into_iter().zip(gap) {
+        let tokenizer = Tokenizer::from_gguf(&metadata(&models.join(format!("ggml-vocab-{name}.gguf")))).unwrap();
+        let text = |text: &str| tokenizer.encode(text, false).unwrap();
+        let (before, after) = ("def twice(x):\n    return ", " * x\n\nprint(twice(4))\n");
+        let written = [begin, vec![prefix], text(before), vec![suffix], text(after), vec![middle]].concat();
+        assert_eq!(tokenizer.encode_gap(before, after, true).unwrap().unwrap(), written, "{name}");
+        // Texts that spell a token are texts.
+        let own = tokenizer.token_name(middle).unwrap();
+        let spelled = tokenizer.encode_gap(&own, &own, false).unwrap().unwrap();
+        assert_eq!(spelled.iter().filter(|token| **token == middle).count(), 1, "{name}: {spelled:?}");
+        let ends = tokenizer.gap_ends();
+        assert!([prefix, suffix, middle].iter().all(|token| ends.contains(token)), "{name}: {ends:?}");
+        assert_eq!(ends.contains(&4), name != "deepseek-coder", "StarCoder's and Refact's padding");
+    }
 }
 
 /// Sentencepiece's own rule: of all neighbours that join to a token, the pair with the best score is joined, the leftmost of

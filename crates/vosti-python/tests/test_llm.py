@@ -259,6 +259,7 @@ class TestLLM(unittest.TestCase):
             (lambda: self.llm.generate(["x", None]), "prompt 1 is None: a prompt is a text, a list of token ids"),
             (lambda: self.llm.generate([[1, 2.5]]), "prompt 0 is .*2.5"),
             (lambda: self.llm.generate([b"x"]), "prompt 0 is b'x'"),
+            (lambda: self.llm.generate(b"x"), "the prompt is b'x'"),
             (lambda: self.llm.generate({"prompt": 3}), "the prompt is 3"),
             (lambda: self.llm.generate({"prompt_embeds": 3}), "the prompt has the keys .'prompt_embeds'"),
             (lambda: self.llm.score(["x", 3]), "sequence 1 is 3"),

@@ -196,7 +196,8 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(open)
         .fallback(|uri: Uri| async move { ApiError::not_found(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
-        .layer(CatchPanicLayer::custom(panicked));
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(ollama::shape));
     // Browsers ask before they send a key, with a method that no route has.
     let all = match app.config.cors_origins.layer() {
         Some(cors) => all.layer(cors),

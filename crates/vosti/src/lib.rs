@@ -13,6 +13,9 @@
 //! proved, and [Contributing](../../book/CONTRIBUTING.html) where a model family, a kernel, an op and a sampling parameter
 //! go.
 
+#[macro_use]
+mod tell;
+
 pub mod bench;
 pub mod catalogue;
 pub mod cli;

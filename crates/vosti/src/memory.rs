@@ -25,7 +25,7 @@ pub fn available() -> Option<Available> {
     let root = Path::new("/");
     if cfg!(target_os = "linux") && free(root).is_none() {
         // The message is not an error: a container may hide the file and still have a limit of its own.
-        eprintln!(
+        tell!(
             "warning: /proc/meminfo cannot be read, so a model that does not fit into this machine's memory is not refused \
              (a systemd unit hides the file with ProcSubset=pid)"
         );

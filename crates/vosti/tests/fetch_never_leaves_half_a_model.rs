@@ -5,9 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use vosti::catalogue::{Hub, Model};
 use vosti::fetch::FetchError;
 use vosti::fetch::hub::{self, Endpoint};
+use vosti::fetch::repository;
 use vosti_engine::progress::{NoProgress, Progress};
 
 const BYTES: usize = 300_000;
@@ -79,7 +81,7 @@ fn serve(content: Vec<u8>, answers: Vec<Answer>) -> (Endpoint, Arc<Mutex<Vec<Opt
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
         }
     });
-    (Endpoint { url, token: None }, seen)
+    (Endpoint::new(url, None), seen)
 }
 
 fn fetch(model: &Model, endpoint: &Endpoint, folder: &Path) -> Result<Vec<u8>, FetchError> {
@@ -107,11 +109,62 @@ fn a_cut_download_is_no_model_and_is_continued_from_its_end() {
     assert!(from > 0 && from <= 100_000, "{resumed}");
 }
 
+/// A hub that answers each request by these pieces, so far apart, and then says nothing.
+fn pieces(pieces: Vec<Vec<u8>>, apart: Duration, silence_max: Duration) -> Endpoint {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let asked = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            asked.take_while(|line| !line.is_empty()).for_each(drop);
+            for piece in &pieces {
+                let _ = stream.write_all(piece);
+                std::thread::sleep(apart);
+            }
+            open.push(stream);
+        }
+    });
+    Endpoint { silence_max, ..Endpoint::new(url, None) }
+}
+
+#[test]
+fn a_hub_that_falls_silent_is_given_up_and_what_came_is_kept() {
+    let content = content();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BYTES}\r\n\r\n").into_bytes();
+    let part = [&head[..], &content[..1_000]].concat();
+    let silence = Duration::from_secs(1);
+    // It takes the connection and never answers; it stops in the middle of its head, behind it, and in the file.
+    for (sends, kept) in [(&b""[..], None), (&head[..20], None), (&head[..], Some(0)), (&part[..], Some(1_000))] {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = pieces(vec![sends.to_vec()], Duration::ZERO, silence);
+        let said = fetch(&model(&content), &hub, folder.path()).unwrap_err().to_string();
+        assert!(said.contains("the server sent nothing for 1 s"), "{said}");
+        let left = std::fs::read(folder.path().join("hub.partial")).ok();
+        assert_eq!(left.map(|left| left.len()), kept, "{said}");
+        let cache = repository::HubCache::at(folder.path());
+        let listed = repository::fetch(&"some/one".parse().unwrap(), &hub, &cache, &NoProgress);
+        let said = listed.err().expect("no list of files came").to_string();
+        assert!(said.contains("the server sent nothing for 1 s"), "{said}");
+    }
+}
+
+#[test]
+fn a_hub_that_is_slow_and_never_silent_is_waited_for() {
+    let content = content();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BYTES}\r\n\r\n").into_bytes();
+    let slow: Vec<Vec<u8>> = content.chunks(BYTES.div_ceil(8)).map(<[u8]>::to_vec).collect();
+    let hub = pieces([vec![head], slow].concat(), Duration::from_millis(500), Duration::from_secs(3));
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(fetch(&model(&content), &hub, folder.path()).unwrap(), content, "4 s in all, of 3 that may be silent");
+}
+
 #[test]
 fn a_disk_without_room_is_said_before_anything_is_asked_of_the_network() {
     let folder = tempfile::tempdir().unwrap();
     let large = Model { bytes: 1 << 60, ..model(&content()) };
-    let nobody = Endpoint { url: "http://127.0.0.1:9".into(), token: None };
+    let nobody = Endpoint::new("http://127.0.0.1:9".into(), None);
     let from_hub = fetch(&large, &nobody, folder.path()).unwrap_err();
     let whole = folder.path().join("whole");
     let from_pip = vosti::fetch::pip::fetch(&large, folder.path(), &whole, &NoProgress).unwrap_err();
@@ -208,7 +261,7 @@ fn a_fetch_that_is_cancelled_while_it_reads_its_piece_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
     let piece = folder.path().join("hub.partial");
     std::fs::write(&piece, &content[..BYTES / 2]).unwrap();
-    let nobody = Endpoint { url: "http://127.0.0.1:9".into(), token: None };
+    let nobody = Endpoint::new("http://127.0.0.1:9".into(), None);
     let result = hub::fetch(&model(&content), &nobody, folder.path(), &folder.path().join("whole"), &Cancelled);
     assert!(matches!(result, Err(FetchError::Interrupted)), "{result:?}");
     assert_eq!(std::fs::read(piece).unwrap(), content[..BYTES / 2]);

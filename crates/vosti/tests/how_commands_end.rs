@@ -69,6 +69,62 @@ fn a_reader_that_leaves_ends_a_stream_quietly() {
     assert!(result.status.success() && !error.contains("vosti: "), "{error}");
 }
 
+#[test]
+fn what_cannot_be_told_beside_an_answer_ends_neither_answers_nor_errors() {
+    let (_folder, model) = model();
+    let stderrs: [fn() -> Stdio; 2] = [
+        || OpenOptions::new().write(true).open("/dev/full").expect("Linux has it").into(),
+        || std::io::pipe().expect("a pipe").1.into(),
+    ];
+    let generate = ["generate", "ab", "--raw", "--seed", "1", "-n", "2", "--model", &model];
+    let right = vosti().args(generate).output().expect("the binary starts");
+    assert!(right.status.success() && !right.stdout.is_empty());
+    for stderr in stderrs {
+        let told = vosti().args(generate).stderr(stderr()).output().expect("the binary starts");
+        assert_eq!((told.status.code(), &told.stdout), (Some(0), &right.stdout));
+        let wrong = vosti().args(["generate", "ab", "--model", "/nowhere"]).stderr(stderr()).output();
+        assert_eq!(wrong.expect("it starts").status.code(), Some(2));
+        let help = vosti().args(["generate", "--nonsense"]).stderr(stderr()).output();
+        assert_eq!(help.expect("it starts").status.code(), Some(2));
+    }
+}
+
+#[test]
+fn a_server_whose_log_nobody_reads_any_more_goes_on() {
+    let (_folder, model) = model();
+    let mut serve = vosti();
+    serve.args(["serve", "--port", "0", "--model", &model]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = Ended(serve.spawn().expect("the binary starts"));
+    let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines().map(|line| line.expect("text"));
+    let serving = lines.find(|line| line.starts_with("serving ")).expect("it says where it serves");
+    let address = serving.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
+    drop(lines);
+    let body = r#"{"prompt": "ab", "max_tokens": 2}"#;
+    for _ in 0..4 {
+        let mut stream = std::net::TcpStream::connect(address).expect("it listens");
+        let head = format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}",
+            body.len()
+        );
+        stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("finish_reason"), "{answer}");
+    }
+    interrupt(&child.0);
+    assert_eq!(ends_by_itself(&mut child.0), Some(0));
+}
+
+/// A server that a test which fails does not leave behind.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
 /// Sends Ctrl-C to a process, and to no other of its terminal.
 fn interrupt(child: &Child) {
     let sent = Command::new("kill").args(["-INT".into(), child.id().to_string()]).status();

@@ -10,6 +10,7 @@ use tokenizers::normalizers::{Prepend, Replace, Sequence};
 use tokenizers::{AddedToken, NormalizerWrapper};
 
 use super::bytes::{ByteTable, Kind, Writing};
+use super::gap::{Gap, Named};
 use super::pre::{self, unknown};
 use super::{HARMONY, Tokenizer, ends_of_turn, marks};
 use crate::error::{ModelError, Result};
@@ -35,6 +36,7 @@ impl Tokenizer {
     pub fn from_gguf(metadata: &Metadata) -> Result<Self> {
         let mut words = Words::read(metadata)?;
         let eos = words.eos(metadata)?;
+        let gap = words.gap(metadata)?;
         let model = metadata.str("tokenizer.ggml.model")?;
         let (inner, writing, add_bos) = match model {
             "gpt2" => {
@@ -66,6 +68,7 @@ impl Tokenizer {
             eos,
             // As llama.cpp, Gemma 4 always adds it: early files wrongly have `false`.
             add_bos: model == "gemma4" || metadata.bool_or("tokenizer.ggml.add_bos_token", add_bos)?,
+            gap,
         })
     }
 }
@@ -122,6 +125,19 @@ impl<'a> Words<'a> {
         let by_name = ends_of_turn(self.ids.contains_key(HARMONY)).filter_map(|name| self.ids.get(name));
         ends.extend(by_name.filter(|id| self.kinds[**id as usize] == CONTROL));
         Ok(ends)
+    }
+
+    /// The tokens around a gap. Files of 2023 and early 2024 have the keys without `fim`.
+    fn gap(&self, metadata: &Metadata) -> Result<Option<Gap>> {
+        let by_key = |key: &str| self.id(metadata, &format!("tokenizer.ggml.{key}_token_id"));
+        let mut named = Named::default();
+        for (place, keys) in [["fim_pre", "prefix"], ["fim_suf", "suffix"], ["fim_mid", "middle"]].iter().enumerate() {
+            named.places[place] = by_key(keys[0])?.or(by_key(keys[1])?);
+        }
+        for key in ["fim_pad", "fim_rep", "fim_sep"] {
+            named.ends.extend(by_key(key)?);
+        }
+        Ok(Gap::find(|name| self.ids.get(name).copied(), named))
     }
 
     /// Moves the ids by text to the library. They are not used here afterwards.

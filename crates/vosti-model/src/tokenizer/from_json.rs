@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::bytes::{ByteTable, Kind, Writing, byte_of};
+use super::gap::{Gap, Named};
 use super::{HARMONY, Tokenizer, ends_of_turn, marks};
 use crate::error::{ModelError, Result};
 use crate::files::read_json;
@@ -44,7 +45,8 @@ impl Tokenizer {
         eos.extend(ends.filter_map(|name| inner.token_to_id(name)).filter(|id| special.contains_key(id)));
         eos.retain(|id| (*id as usize) < table.len());
         let add_bos = settings.get("add_bos_token").and_then(Value::as_bool).unwrap_or(false);
-        Ok(Self { inner, table, bos, eos, add_bos })
+        let gap = Gap::find(|name| inner.token_to_id(name), Named::default());
+        Ok(Self { inner, table, bos, eos, add_bos, gap })
     }
 }
 

@@ -8,6 +8,7 @@ mod bytes;
 mod detokenizer;
 mod from_gguf;
 mod from_json;
+mod gap;
 mod pre;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use crate::prompt::{AddedTokens, Controls, Marks, Prompt};
 
 pub use detokenizer::Detokenizer;
 pub(crate) use from_json::token_text;
+use gap::Gap;
 
 /// A model's tokenizer.
 pub struct Tokenizer {
@@ -28,6 +30,7 @@ pub struct Tokenizer {
     bos: Option<u32>,
     eos: BTreeSet<u32>,
     add_bos: bool,
+    gap: Option<Gap>,
 }
 
 impl Tokenizer {
@@ -66,19 +69,25 @@ impl Tokenizer {
     /// The tokens of a prompt whose gap between `before` and `after` the model is to fill; none if the vocabulary has no tokens for
     /// this. Control tokens in both texts are text.
     pub fn encode_gap(&self, before: &str, after: &str, with_bos: bool) -> Result<Option<Vec<u32>>> {
-        let ids = |names: &[&'static str; 3]| {
-            Some([self.token_id(names[0])?, self.token_id(names[1])?, self.token_id(names[2])?])
-        };
-        let Some([prefix, suffix, middle]) = GAPS.iter().find_map(ids) else { return Ok(None) };
+        let Some(gap) = &self.gap else { return Ok(None) };
         let controls = Controls::new(&self.added(), "")?;
         let encode = |text: &str| self.encode_prompt(&Prompt::of_text(text, &controls), false);
-        let bos = self.bos.filter(|_| with_bos && self.add_bos);
-        let mut ids: Vec<u32> = bos.into_iter().chain([prefix]).collect();
-        ids.extend(encode(before)?);
-        ids.push(suffix);
-        ids.extend(encode(after)?);
-        ids.push(middle);
-        Ok(Some(ids))
+        // Where each text begins with a space (Llama 2), the text before the gap has one, and the text after it goes on within a
+        // line: it is encoded behind a letter that joins no other, whose tokens are taken away again.
+        const APART: &str = "\u{263a}";
+        let after = match self.decode(&encode("a")?).starts_with(' ') {
+            true => {
+                let (apart, ids) = (encode(APART)?, encode(&format!("{APART}{after}"))?);
+                ids.strip_prefix(&apart[..]).map_or_else(|| encode(after), |ids| Ok(ids.to_vec()))?
+            }
+            false => encode(after)?,
+        };
+        Ok(Some(gap.write(self.encode("", with_bos)?, encode(before)?, after)))
+    }
+
+    /// Tokens that end a text in a gap, besides [`Self::eos`].
+    pub fn gap_ends(&self) -> &[u32] {
+        self.gap.as_ref().map_or(&[], Gap::ends)
     }
 
     fn with_bos(&self, encoding: Encoding, with_bos: bool) -> Result<Vec<u32>> {
@@ -152,16 +161,6 @@ impl Tokenizer {
         self.eos.iter().copied()
     }
 }
-
-/// The tokens before the text before a gap, before the text after it, and before the text that fills it: Qwen's and Gemma's,
-/// StarCoder's and Granite's, DeepSeek's, Llama's.
-const GAPS: [[&str; 3]; 5] = [
-    ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
-    ["<fim_prefix>", "<fim_suffix>", "<fim_middle>"],
-    ["<fim-prefix>", "<fim-suffix>", "<fim-middle>"],
-    ["<\u{ff5c}fim\u{2581}begin\u{ff5c}>", "<\u{ff5c}fim\u{2581}hole\u{ff5c}>", "<\u{ff5c}fim\u{2581}end\u{ff5c}>"],
-    ["\u{2581}<PRE>", "\u{2581}<SUF>", "\u{2581}<MID>"],
-];
 
 fn failed(error: tokenizers::Error) -> ModelError {
     ModelError::Tokenizer(error.to_string())

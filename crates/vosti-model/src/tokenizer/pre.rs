@@ -21,6 +21,8 @@ enum Cut {
     Digits,
     /// The matches of an expression.
     Matches(&'static str),
+    /// The matches of each expression in turn, of the pieces that those before it left, then single digits.
+    Each(&'static [&'static str]),
 }
 
 /// A pre-tokenizer, and the settings of files that name it.
@@ -42,12 +44,15 @@ const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+const DEEPSEEK_CODER: [&str; 4] =
+    [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u{4e00}-\u{9fa5}\u{800}-\u{4e00}\u{ac00}-\u{d7ff}]+"];
+
 const PLAIN: Pre = Pre { names: &[], cut: Cut::Words, whole_words: false, nfc: false, add_bos: false };
 
 /// Llama 3, Falcon 3, Falcon H1, Nemotron (`pixtral`), LFM2 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3
 /// (`smaug-bpe`); GLM; Qwen and R1's Qwens; Qwen 3.5; Mistral Nemo, Ministral and Mistral Small; Phi 4 mini, gpt-oss and MiniMax M2;
-/// SmolLM 2; Granite 3 (`refact`) and those like it; Command R's; GPT-2's and OLMoE's.
-const PRE: [Pre; 10] = [
+/// SmolLM 2; Granite 3 (`refact`) and those like it; DeepSeek's coders of 2023; Command R's; GPT-2's and OLMoE's.
+const PRE: [Pre; 11] = [
     Pre {
         names: &["llama-bpe", "llama-v3", "llama3", "falcon3", "falcon-h1", "pixtral", "lfm2"],
         cut: Cut::Matches(LLAMA3),
@@ -62,6 +67,7 @@ const PRE: [Pre; 10] = [
     Pre { names: &["tekken"], cut: Cut::Matches(TEKKEN), whole_words: true, add_bos: true, ..PLAIN },
     Pre { names: &["gpt-4o", "minimax-m2"], cut: Cut::Matches(GPT4O), ..PLAIN },
     Pre { names: &["smollm", "refact", "starcoder"], cut: Cut::Digits, ..PLAIN },
+    Pre { names: &["deepseek-coder"], cut: Cut::Each(&DEEPSEEK_CODER), add_bos: true, ..PLAIN },
     Pre { names: &["command-r"], cut: Cut::Digits, nfc: true, add_bos: true, ..PLAIN },
     Pre { names: &["gpt-2", "mpt", "olmo"], cut: Cut::Words, ..PLAIN },
 ];
@@ -82,13 +88,18 @@ impl Pre {
     pub fn apply(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let failed = |e: tokenizers::Error| ModelError::Tokenizer(e.to_string());
         let bytes = |words| PreTokenizerWrapper::from(ByteLevel::new(false, true, words));
+        let split = |expression: &str| {
+            let pattern = SplitPattern::Regex(expression.into());
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(failed)?;
+            Ok(PreTokenizerWrapper::from(split))
+        };
         let steps = match self.cut {
             Cut::Words => vec![bytes(true)],
             Cut::Digits => vec![Digits::new(true).into(), bytes(true)],
-            Cut::Matches(expression) => {
-                let pattern = SplitPattern::Regex(expression.into());
-                let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(failed)?;
-                vec![split.into(), bytes(false)]
+            Cut::Matches(expression) => vec![split(expression)?, bytes(false)],
+            Cut::Each(expressions) => {
+                let steps: Result<Vec<_>> = expressions.iter().copied().map(split).collect();
+                [steps?, vec![Digits::new(true).into(), bytes(false)]].concat()
             }
         };
         inner.with_pre_tokenizer(Some(Sequence::new(steps)));
@@ -131,7 +142,7 @@ mod tests {
 
     /// The names in the GGUF files of each family, by llama.cpp's converter; none where all files have Sentencepiece's kind.
     const PUBLISHED: [(&str, &[&str]); 28] = [
-        ("Llama", &["llama-bpe", "falcon3", "smollm", "deepseek-r1-qwen"]),
+        ("Llama", &["llama-bpe", "falcon3", "smollm", "deepseek-r1-qwen", "deepseek-coder"]),
         ("Mistral", &["tekken"]),
         ("Qwen 2", &["qwen2", "deepseek-r1-qwen"]),
         ("Qwen 3", &["qwen2"]),

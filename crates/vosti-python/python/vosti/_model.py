@@ -105,7 +105,7 @@ class Model:
 
     def _prompts(self, prompts: Any, what: str) -> List[Tuple[Optional[str], List[int]]]:
         """The texts and token ids of one prompt or several."""
-        if isinstance(prompts, (str, Mapping)):
+        if isinstance(prompts, (str, bytes, bytearray, Mapping)):
             return [self._prompt(prompts)]
         try:
             prompts = list(prompts)

@@ -31,8 +31,8 @@ request! {
     pub struct CompletionRequest {
         /// A text, several, a list of token ids, or several such lists.
         pub prompt: Prompt,
-        /// The text after the answer: the model fills the gap between the prompt and this text. Only with a prompt of one text, and a
-        /// model whose vocabulary has tokens for it (Qwen's coders, StarCoder's, Granite's, DeepSeek's).
+        /// The text after the answer: the model fills the gap between the prompt and this text. Only with a prompt of one
+        /// text, and a model whose vocabulary has tokens for it (Qwen, StarCoder, Granite, DeepSeek Coder, Code Llama, Codestral).
         pub suffix: Option<String>,
         /// Begin the answer's text with the prompt's. With `max_tokens` 0 the prompt is only scored. Default false.
         pub echo: Option<bool>,
@@ -228,17 +228,16 @@ fn prepare(app: &App, service: &Service, request: CompletionRequest, mut shared:
     }
     // The prompt's log-probabilities, wherever they are shown.
     let of_prompt = shared.prompt_logprobs.max(request.logprobs.filter(|_| echo));
+    let suffix = request.suffix.unwrap_or_default();
+    let ends = if suffix.is_empty() { &[] } else { service.tokenizer().gap_ends() };
     let ask = Ask {
-        prompts: request.prompt.into_tokens(
-            service,
-            shared.add_special_tokens.unwrap_or(true),
-            &request.suffix.unwrap_or_default(),
-        )?,
+        prompts: request.prompt.into_tokens(service, shared.add_special_tokens.unwrap_or(true), &suffix)?,
         tokens_default: Some(16),
         may_score: echo || shared.prompt_logprobs.is_some(),
         logprobs: request.logprobs,
         prompt_logprobs: of_prompt,
         held: prepare::held(&mut shared)?,
+        ends: ends.to_vec(),
         thinking: None,
         date: None,
         source: "prompt",

@@ -113,6 +113,7 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
         logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
         prompt_logprobs: shared.prompt_logprobs,
         held: held.map(|Held { grammar, param }| Held { grammar: grammar.after(thinking), param }),
+        ends: Vec::new(),
         thinking: thinking.map(|thinking| (thinking, close)),
         date: Some(date),
         source: "messages",

@@ -187,9 +187,14 @@ impl From<EngineError> for ApiError {
     }
 }
 
+/// An error's message, which its response has beside the body, for an API whose errors have another shape.
+#[derive(Clone)]
+pub(super) struct Said(pub String);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, axum::Json(self.body())).into_response();
+        response.extensions_mut().insert(Said(self.object.message.clone()));
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));

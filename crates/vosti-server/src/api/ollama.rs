@@ -8,6 +8,7 @@ mod input;
 
 use super::blocks::{Block, Blocks, Change};
 use super::body::Payload;
+use super::error::Said;
 use super::prepare::{Prepared, check_model};
 use super::turn::{Turn, TurnPart};
 use super::usage::id;
@@ -18,7 +19,10 @@ use crate::flow::{Flow, Step};
 use crate::service::Service;
 use crate::stream;
 use axum::Json;
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use input::Load;
 pub use input::{OllamaChat, OllamaGenerate, OllamaShow};
@@ -26,32 +30,28 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An error in ollama's shape: a text.
-pub struct OllamaError(ApiError);
-
-impl From<ApiError> for OllamaError {
-    fn from(error: ApiError) -> Self {
-        Self(error)
+/// Gives every error below `/api/` ollama's shape, a text, whoever refused: a route, a wrong path, or a missing key.
+pub async fn shape(request: Request, next: Next) -> Response {
+    let ours = request.uri().path().starts_with("/api/");
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<Said>() {
+        Some(Said(message)) if ours => {
+            let (mut parts, _) = response.into_parts();
+            parts.headers.remove(CONTENT_LENGTH);
+            Response::from_parts(parts, Body::from(json!({ "error": message }).to_string()))
+        }
+        _ => response,
     }
 }
-
-impl IntoResponse for OllamaError {
-    fn into_response(self) -> Response {
-        let body = json!({ "error": self.0.object.message });
-        let (mut parts, _) = self.0.into_response().into_parts();
-        parts.headers.remove(axum::http::header::CONTENT_LENGTH);
-        (parts.status, parts.headers, body.to_string()).into_response()
-    }
-}
-
-type Read<T> = Result<Payload<T>, ApiError>;
 
 /// Continues a conversation, as ollama does.
 #[utoipa::path(post, path = "/api/chat", tag = "ollama", request_body = OllamaChat, security(("key" = [])), responses(
     (status = 200, description = "The answer; unless `stream` is false, lines of JSON", body = Object),
     (status = "4XX", body = Object), (status = 503, body = Object)))]
-pub async fn chat(State(app): State<Arc<App>>, read: Read<OllamaChat>) -> Result<Response, OllamaError> {
-    let Payload(request, told) = read?;
+pub async fn chat(
+    State(app): State<Arc<App>>,
+    Payload(request, told): Payload<OllamaChat>,
+) -> Result<Response, ApiError> {
     if let Some(load) = request.load() {
         return loaded(&app, &load, Shape::Chat);
     }
@@ -65,8 +65,10 @@ pub async fn chat(State(app): State<Arc<App>>, read: Read<OllamaChat>) -> Result
     responses(
         (status = 200, description = "The answer; unless `stream` is false, lines of JSON", body = Object),
         (status = "4XX", body = Object), (status = 503, body = Object)))]
-pub async fn generate(State(app): State<Arc<App>>, read: Read<OllamaGenerate>) -> Result<Response, OllamaError> {
-    let Payload(request, told) = read?;
+pub async fn generate(
+    State(app): State<Arc<App>>,
+    Payload(request, told): Payload<OllamaGenerate>,
+) -> Result<Response, ApiError> {
     if let Some(load) = request.load() {
         return loaded(&app, &load, Shape::Generate);
     }
@@ -81,7 +83,7 @@ pub async fn generate(State(app): State<Arc<App>>, read: Read<OllamaGenerate>) -
 }
 
 /// The answer to a request without a text: the model is loaded as long as the server runs.
-fn loaded(app: &App, load: &Load, shape: Shape) -> Result<Response, OllamaError> {
+fn loaded(app: &App, load: &Load, shape: Shape) -> Result<Response, ApiError> {
     app.service()?;
     check_model(app, load.model.as_deref())?;
     let mut line = line(app.model_name(), shape, "", "", Vec::new());
@@ -95,7 +97,7 @@ async fn answer(
     mut flow: Flow,
     streamed: bool,
     shape: Shape,
-) -> Result<Response, OllamaError> {
+) -> Result<Response, ApiError> {
     let mut writer = OllamaWriter::new(service, prepared, shape);
     if streamed {
         return Ok(stream::lines(flow, writer));
@@ -109,7 +111,7 @@ async fn answer(
 /// The one model, under each of its names.
 #[utoipa::path(get, path = "/api/tags", tag = "ollama", security(("key" = [])),
     responses((status = 200, body = Object), (status = 503, body = Object)))]
-pub async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, OllamaError> {
+pub async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let service = app.service()?;
     let digest = service.identity.fingerprint.rsplit('-').next().unwrap_or_default().to_string();
     let model = |name: &String| {
@@ -122,8 +124,10 @@ pub async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, OllamaErro
 /// What is known of the model.
 #[utoipa::path(post, path = "/api/show", tag = "ollama", request_body = OllamaShow, security(("key" = [])),
     responses((status = 200, body = Object), (status = "4XX", body = Object), (status = 503, body = Object)))]
-pub async fn show(State(app): State<Arc<App>>, read: Read<OllamaShow>) -> Result<Json<Value>, OllamaError> {
-    let Payload(request, _) = read?;
+pub async fn show(
+    State(app): State<Arc<App>>,
+    Payload(request, _): Payload<OllamaShow>,
+) -> Result<Json<Value>, ApiError> {
     let service = app.service()?;
     check_model(&app, request.name().as_deref())?;
     let template = service.language.chat().map_or("", |template| template.source());

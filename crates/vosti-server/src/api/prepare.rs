@@ -50,6 +50,8 @@ pub struct Ask {
     pub logprobs: Option<usize>,
     pub prompt_logprobs: Option<usize>,
     pub held: Option<Held>,
+    /// Tokens that end the answer besides the model's own.
+    pub ends: Vec<Token>,
     /// How the answer's thoughts begin, if it has any, and the token that closes them, if no text does.
     pub thinking: Option<(Thinking, Option<Token>)>,
     pub date: Option<String>,
@@ -177,8 +179,8 @@ pub fn request(app: &App, service: &Service, mut shared: Shared, ask: Ask) -> Re
     let processed = shared.logprobs_mode == Some(LogprobsMode::Processed);
     let return_token_ids = shared.return_token_ids.unwrap_or(false);
     let routed_experts = shared.return_routed_experts.unwrap_or(false);
-    let sampling =
-        sampling(service, shared, (ask.held.as_ref(), ask.thinking), tokens_max, seed.bits(), &mut warnings)?;
+    let held = (ask.held.as_ref(), ask.thinking);
+    let sampling = sampling(service, shared, held, &ask.ends, tokens_max, seed.bits(), &mut warnings)?;
     let parameters = digest.then(|| Parameters::of(&sampling, ask.held.map(|held| held.grammar)));
     let prompts: Vec<Arc<[Token]>> = ask.prompts.into_iter().map(Arc::from).collect();
     let (logprobs, prompt_logprobs) = (ask.logprobs, ask.prompt_logprobs);
@@ -274,6 +276,7 @@ fn sampling(
     service: &Service,
     shared: Shared,
     (held, thinking): (Option<&Held>, Option<(Thinking, Option<Token>)>),
+    ends: &[Token],
     tokens_max: usize,
     seed: u64,
     warnings: &mut Vec<String>,
@@ -283,7 +286,8 @@ fn sampling(
         one_of(("repetition_penalty", shared.repetition_penalty), ("repeat_penalty", shared.repeat_penalty))?;
     let numbers = given.over(&service.defaults.numbers).map_err(refused)?;
     let ignore_eos = shared.ignore_eos.unwrap_or(false);
-    let mut stop_tokens: Vec<Token> = if ignore_eos { Vec::new() } else { service.tokenizer().eos().collect() };
+    let all_ends = || service.tokenizer().eos().chain(ends.iter().copied()).collect();
+    let mut stop_tokens: Vec<Token> = if ignore_eos { Vec::new() } else { all_ends() };
     stop_tokens.extend(tokens_of(service, "stop_token_ids", shared.stop_token_ids.unwrap_or_default())?);
     let mut left_out = Vec::new();
     let compiled = |held: &Held| {

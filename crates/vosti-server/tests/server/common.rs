@@ -56,19 +56,30 @@ fn byte_names() -> Vec<char> {
     (0..256).map(name).collect()
 }
 
-/// Token b is byte b.
-pub fn tokenizer() -> Tokenizer {
-    let vocab: serde_json::Map<String, Value> =
-        byte_names().into_iter().enumerate().map(|(id, name)| (name.to_string(), id.into())).collect();
+/// The first of the tokens around gaps: before the text before one, the text after it, and the text in it; then padding. Their
+/// ids are those of bytes that no text has.
+pub const GAP: u32 = 250;
+const GAPS: [&str; 4] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"];
+
+/// Token b is byte b, but for the tokens around gaps if there are any.
+pub fn tokenizer(gaps: bool) -> Tokenizer {
+    let gaps = if gaps { &GAPS[..] } else { &[] };
+    let name = |(id, name): (usize, char)| match gaps.get(id.wrapping_sub(GAP as usize)) {
+        Some(gap) => (gap.to_string(), id.into()),
+        None => (name.to_string(), id.into()),
+    };
+    let vocab: serde_json::Map<String, Value> = byte_names().into_iter().enumerate().map(name).collect();
     let special = |id: u32, text: &str| {
         json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
             "special": true})
     };
+    let mut added = vec![special(256, "<|im_start|>"), special(END, "<|im_end|>")];
+    added.extend(gaps.iter().zip(GAP..).map(|(text, id)| special(id, text)));
     let json = json!({
         "version": "1.0",
         "truncation": null,
         "padding": null,
-        "added_tokens": [special(256, "<|im_start|>"), special(END, "<|im_end|>")],
+        "added_tokens": added,
         "normalizer": null,
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
         "post_processor": null,
@@ -125,6 +136,8 @@ pub struct Options {
     pub cors_origins: Origins,
     pub trust_chat_template: bool,
     pub template: String,
+    /// The vocabulary has tokens around gaps.
+    pub gaps: bool,
     pub defaults: vosti_engine::Defaults,
     /// Rows have experts: the best next token stands for the one that a row chose.
     pub experts: bool,
@@ -145,6 +158,7 @@ impl Default for Options {
             cors_origins: Origins::None,
             trust_chat_template: false,
             template: TEMPLATE.into(),
+            gaps: false,
             defaults: vosti_engine::Defaults::default(),
             experts: false,
         }
@@ -186,9 +200,9 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
     let (engine, _thread) = EngineHandle::spawn(engine).unwrap();
     let template = || {
         let template = ChatTemplate::new(options.template.clone(), String::new(), "<|im_end|>".into()).unwrap();
-        template.with_tokens(tokenizer().added()).unwrap()
+        template.with_tokens(tokenizer(options.gaps).added()).unwrap()
     };
-    let toy = Toy { tokenizer: tokenizer(), chat: options.chat.then(template) };
+    let toy = Toy { tokenizer: tokenizer(options.gaps), chat: options.chat.then(template) };
     let service = Service::new(engine.clone(), Arc::new(toy), identity, options.defaults.clone()).unwrap();
     (Arc::new(service), engine, options.gated.then_some(Mutex::new(open)))
 }

@@ -6,6 +6,7 @@ mod conversations;
 mod dashboards;
 mod documents;
 mod fields;
+mod gaps;
 mod hostile;
 mod load;
 mod ollama;

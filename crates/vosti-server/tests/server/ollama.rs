@@ -78,6 +78,27 @@ async fn the_model_is_listed_shown_and_refused_by_another_name() {
     assert!(wrong.0 == 400 && wrong.2.contains("format"), "{wrong:?}");
 }
 
+/// ollama's client for JavaScript shows an error's object as `[object Object]`.
+#[tokio::test]
+async fn every_error_is_a_text_whoever_refuses() {
+    let keyed = serve(&Options { api_keys: vec!["secret".into()], ..Options::default() });
+    let server = toy();
+    for (answer, status, says) in [
+        (keyed.post("/api/chat", user(json!({}))).await, 401, "key"),
+        (server.post("/api/pull", json!({"model": "toy"})).await, 404, "/api/pull"),
+        (server.send(get("/api/chat")).await, 405, "method"),
+        (server.post("/api/chat", json!([1])).await, 400, "object"),
+        (server.post("/api/chat", user(json!({"keep_alive": true}))).await, 400, "number of seconds"),
+        (server.post("/api/generate", json!({"prompt": "x", "keep_alive": [5]})).await, 400, "number of seconds"),
+    ] {
+        let text = answer.json()["error"].as_str().unwrap_or_else(|| panic!("{}", answer.text)).to_string();
+        assert!(answer.status == status && text.contains(says), "{}: {text}", answer.status);
+        assert_eq!(answer.headers["content-type"], "application/json");
+    }
+    let other = server.post("/v1/nothing", json!({})).await;
+    assert!(other.json()["error"]["message"].is_string(), "{}", other.text);
+}
+
 /// ollama's clients load a model so, to be quick later, and unload it.
 #[tokio::test]
 async fn a_request_without_a_text_is_answered_at_once() {

@@ -52,7 +52,7 @@ fn python() -> Result<PathBuf> {
     }
     let folder = Cache::of_user()?.tool(REQUIREMENT);
     if !folder.join("installed.txt").exists() {
-        eprintln!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
+        tell!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
     }
     Ok(Toolchain::install(&folder)?.python().to_path_buf())
 }

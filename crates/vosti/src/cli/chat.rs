@@ -36,7 +36,7 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let engine = open::engine_for_any(&deployment, flags, 1)?;
     if !arguments.quiet {
         open::banner(&deployment, &engine);
-        eprintln!(
+        tell!(
             "sampling     {}\nseed         {seed}\n\nWrite a message and press Enter; /help lists commands. Ctrl-C ends an answer, Ctrl-C at the prompt or \
              Ctrl-D the conversation.\n",
             sampling::effective(&arguments.sampling, &deployment)?
@@ -68,7 +68,7 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
         match told {
             Ok(()) => {}
             // An error in one line does not end the conversation; an error in the middle of an answer does.
-            Err(error) if conversation.engine.is_idle() => eprintln!("{error:#}\n"),
+            Err(error) if conversation.engine.is_idle() => tell!("{error:#}\n"),
             Err(error) => return Err(error),
         }
     }
@@ -95,7 +95,7 @@ impl Conversation<'_> {
 
     fn obey(&mut self, command: Command) -> Result<()> {
         match command {
-            Command::Help => eprintln!("{}", command::help()),
+            Command::Help => tell!("{}", command::help()),
             Command::System(text) => self.system(&text),
             Command::Set(name, value) => {
                 let mut changed = self.sampling.clone();
@@ -104,7 +104,7 @@ impl Conversation<'_> {
                 sampling::checked(&changed, seed, self.deployment)?;
                 self.sampling = Sampling { seed: Some(Seed::Given(seed)), ..changed };
                 let now = sampling::effective(&self.sampling, self.deployment)?;
-                eprintln!("sampling     {now}\nseed         {}\n", self.seed());
+                tell!("sampling     {now}\nseed         {}\n", self.seed());
             }
             Command::Save(path) => self.save(&path)?,
             Command::Load(path) => self.load(&path)?,
@@ -130,7 +130,7 @@ impl Conversation<'_> {
                 }
                 // The same seed would give the same answer.
                 self.sampling.seed = Some(Seed::Given(self.seed().wrapping_add(1)));
-                eprintln!("seed         {}", self.seed());
+                tell!("seed         {}", self.seed());
                 let before = self.messages.pop();
                 let answered = self.answer();
                 self.messages.extend(before.filter(|_| answered.is_err()));
@@ -142,7 +142,7 @@ impl Conversation<'_> {
     }
 
     fn tell_messages(&self) {
-        eprintln!("messages     {}\n", self.messages.len());
+        tell!("messages     {}\n", self.messages.len());
     }
 
     /// Replaces the messages by those of a file that [`Conversation::save`] wrote. An error changes nothing.
@@ -204,7 +204,7 @@ impl Conversation<'_> {
         let streamed = streamed?;
         if !self.quiet {
             streamed.report();
-            eprintln!();
+            tell!();
         }
         interrupt::reset();
         self.messages.push(json!({ "role": "assistant", "content": streamed.texts[0] }));
@@ -218,7 +218,7 @@ impl Conversation<'_> {
             "sampling": sampling::effective(&self.sampling, self.deployment)?.to_string(), "messages": self.messages,
         });
         Promised::new(path)?.keep(&format!("{saved:#}\n"))?;
-        eprintln!("saved to {}\n", path.display());
+        tell!("saved to {}\n", path.display());
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     // The engine has accepted the request.
     if !arguments.quiet {
         open::banner(&deployment, &engine);
-        eprintln!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, &deployment)?);
+        tell!("sampling     {}\nseed         {seed}\n", sampling::effective(&arguments.sampling, &deployment)?);
     }
     let submitted = if arguments.json { submitted.unseen() } else { submitted };
     let alone = arguments.choices == 1 && !arguments.json;
@@ -71,7 +71,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
         print("\n")?;
     }
     if !arguments.quiet {
-        eprintln!();
+        tell!();
         streamed.report();
     }
     Ok(if streamed.interrupted { Outcome::Interrupted } else { Outcome::Done })

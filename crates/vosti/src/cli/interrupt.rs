@@ -18,7 +18,7 @@ pub fn install() {
         if again || WAITING.load(Ordering::SeqCst) {
             super::silent::restore();
             if std::io::stderr().is_terminal() {
-                eprintln!(); // the shell's prompt begins below the line with ^C
+                tell!(); // the shell's prompt begins below the line with ^C
             }
             std::process::exit(130);
         }
@@ -66,7 +66,7 @@ pub fn without_steps<T>(work: impl FnOnce() -> T) -> T {
 fn end() -> ! {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
-    eprintln!("vosti: interrupted");
+    tell!("vosti: interrupted");
     std::process::exit(130)
 }
 

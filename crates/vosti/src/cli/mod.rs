@@ -63,11 +63,11 @@ pub fn main(words: impl IntoIterator<Item = OsString>, program: Option<PathBuf>)
             // The message of an interrupted fetch says how to continue.
             let fetch = error.chain().find_map(|cause| cause.downcast_ref::<FetchError>());
             let fetch = fetch.filter(|cause| matches!(cause, FetchError::Interrupted));
-            eprintln!("vosti: {}", fetch.map_or_else(|| "interrupted".into(), ToString::to_string));
+            tell!("vosti: {}", fetch.map_or_else(|| "interrupted".into(), ToString::to_string));
             130
         }
         Err(error) => {
-            eprintln!("vosti: {}", one_line(&error));
+            tell!("vosti: {}", one_line(&error));
             2
         }
     }
@@ -127,12 +127,12 @@ fn refuse(error: &clap::Error) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let unwritten = error.print().err().filter(|why| why.kind() != std::io::ErrorKind::BrokenPipe);
-            unwritten.iter().for_each(|why| eprintln!("vosti: cannot write the help: {why}"));
+            unwritten.iter().for_each(|why| tell!("vosti: cannot write the help: {why}"));
             if error.use_stderr() || unwritten.is_some() { 2 } else { 0 }
         }
         _ => {
             let text = error.to_string();
-            eprintln!("vosti: {}; see --help", refusal(&text));
+            tell!("vosti: {}; see --help", refusal(&text));
             2
         }
     }

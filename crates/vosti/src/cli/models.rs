@@ -152,7 +152,7 @@ pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
         }
         let found =
             repository::fetch(&repository, &Endpoint::of_user(), &HubCache::of_user()?, &Bar::new(Unit::Bytes))?;
-        eprintln!("{}: commit {}", repository.name, found.commit);
+        tell!("{}: commit {}", repository.name, found.commit);
         print(&format!("{}\n", found.path.display()))?;
         return Ok(Outcome::Done);
     }
@@ -163,7 +163,7 @@ pub fn pull(arguments: &Pull) -> anyhow::Result<Outcome> {
         From::Hub => Registry::Hub,
     };
     let path = Cache::of_user()?.fetch(model, source, &Bar::new(Unit::Bytes))?;
-    eprintln!("{name}: {} bytes, licence: {}", model.bytes, model.license);
+    tell!("{name}: {} bytes, licence: {}", model.bytes, model.license);
     print(&format!("{}\n", path.display()))?;
     Ok(Outcome::Done)
 }

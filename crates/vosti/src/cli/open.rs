@@ -106,26 +106,26 @@ fn pages(engine: &Engine<AnyDevice>) -> usize {
 pub fn banner(deployment: &Deployment, engine: &Engine<AnyDevice>) {
     let pages = pages(engine);
     let bytes = pool_bytes(deployment.program(), pages);
-    eprintln!("model        {}", deployment.describe());
+    tell!("model        {}", deployment.describe());
     if deployment.left_out() > 0 {
         let tensors = counted(deployment.left_out(), "tensor");
-        eprintln!("left out     {tensors} of images and sounds: requests are texts");
+        tell!("left out     {tensors} of images and sounds: requests are texts");
     }
-    eprintln!("device       {}", deployment.device_name());
-    eprintln!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
-    eprintln!("arithmetic   {}", deployment.arithmetic());
-    eprintln!(
+    tell!("device       {}", deployment.device_name());
+    tell!("weights      {:.2} bits each", 8.0 * deployment.element_bytes());
+    tell!("arithmetic   {}", deployment.arithmetic());
+    tell!(
         "kv pool      {} of {PAGE} tokens: {} tokens, {:.1} MiB",
         counted(pages, "page"),
         pages * PAGE,
         bytes as f64 / 1048576.0
     );
     if let Some(line) = pool::states(deployment.program(), pages) {
-        eprintln!("states       {line}");
+        tell!("states       {line}");
     }
-    eprintln!("fingerprint  {}", deployment.fingerprint());
+    tell!("fingerprint  {}", deployment.fingerprint());
     let text = deployment.text().ok();
-    text.into_iter().flat_map(|text| text.tokenizer.warnings()).for_each(|why| eprintln!("warning      {why}"));
+    text.into_iter().flat_map(|text| text.tokenizer.warnings()).for_each(|why| tell!("warning      {why}"));
 }
 
 /// The argument, or standard input for `-`.
@@ -143,7 +143,7 @@ pub fn text_or_stdin(argument: &str) -> Result<String> {
 pub fn text_and_stdin(argument: &str) -> Result<String> {
     if argument == "-" {
         if std::io::stdin().is_terminal() {
-            eprintln!("Write the prompt and end it with Ctrl-D.");
+            tell!("Write the prompt and end it with Ctrl-D.");
         }
         return text_or_stdin("-");
     }

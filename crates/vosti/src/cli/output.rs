@@ -38,7 +38,7 @@ pub fn judged(reported: Result<()>, passed: bool) -> Result<Outcome> {
         Ok(()) => Ok(Outcome::Failed),
         Err(error) if passed => Err(error),
         Err(error) => {
-            eprintln!("vosti: the check FAILED; {error:#}");
+            tell!("vosti: the check FAILED; {error:#}");
             Ok(Outcome::Failed)
         }
     }
@@ -47,7 +47,7 @@ pub fn judged(reported: Result<()>, passed: bool) -> Result<Outcome> {
 /// The outcome of work whose report was written, and which may have been ended early.
 pub fn whole(outcome: Result<Outcome>, interrupted: bool) -> Result<Outcome> {
     if interrupted && outcome.is_ok() {
-        eprintln!("vosti: interrupted: the report covers the work done so far");
+        tell!("vosti: interrupted: the report covers the work done so far");
         return Ok(Outcome::Interrupted);
     }
     outcome

@@ -67,11 +67,11 @@ fn compile(arguments: &Prepare, plan: &ModelPlan, admitted: &Admitted) -> Result
     let tool = match &arguments.python {
         Some(python) => Toolchain::with_python(python.clone()),
         None => {
-            eprintln!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
+            tell!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
             Toolchain::install(&Cache::of_user()?.tool(REQUIREMENT))?
         }
     };
-    eprintln!("compiling    {} kernels for {target}", specs.len());
+    tell!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
     let executed = if arguments.execute { execute(&artifacts)? } else { vec![None; artifacts.len()] };
     let cubin = |artifact: Artifact| -> Result<Cubin> {

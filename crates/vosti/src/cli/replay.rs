@@ -27,8 +27,8 @@ pub fn run(arguments: &Replay) -> Result<Outcome> {
         receipt.fingerprint,
         deployment.fingerprint()
     );
-    eprintln!("model        {}", deployment.describe());
-    eprintln!("device       {}", deployment.device_name());
+    tell!("model        {}", deployment.describe());
+    tell!("device       {}", deployment.device_name());
     let (tokens, chain, company) = answer(&deployment, &receipt, arguments.under_load)?;
     let how = match company {
         0 => "alone".to_string(),

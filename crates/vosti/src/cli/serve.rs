@@ -37,12 +37,13 @@ pub fn run(arguments: &Serve) -> Result<Outcome> {
     let handle = server.handle();
     drain_at_signal(&handle);
     let serving = runtime.spawn(server.run());
-    eprintln!("listening    {scheme}://{address} (503 until the model is loaded)");
+    tell!("listening    {scheme}://{address} (503 until the model is loaded)");
 
     let (service, engine, thread) = load(arguments)?;
-    eprintln!("sampling     {}, unless a request says otherwise", service.defaults);
-    eprintln!("serving      {name} at {scheme}://{address}/v1, {}", access(keys));
+    tell!("sampling     {}, unless a request says otherwise", service.defaults);
+    // A script may wait for the line below, and its next request must find the model.
     handle.ready(service);
+    tell!("serving      {name} at {scheme}://{address}/v1, {}", access(keys));
     let ended = runtime.block_on(async {
         let mut engine_ended = tokio::task::spawn_blocking(move || thread.join());
         tokio::select! {
@@ -76,7 +77,7 @@ fn drain_at_signal(handle: &ServerHandle) {
     interrupt::on_first(move || {
         handle.drain();
         let busy = handle.busy();
-        eprintln!("vosti: finishing {busy} requests; interrupt again to stop at once");
+        tell!("vosti: finishing {busy} requests; interrupt again to stop at once");
     });
 }
 
@@ -158,7 +159,9 @@ fn log(arguments: &Serve) {
         LogFormat::Text | LogFormat::Json => LevelFilter::INFO,
     };
     let ours = Targets::new().with_target("vosti", level);
+    // The layer would print with a macro that panics what it could not write.
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = lines.log_internal_errors(false);
     let layer = match arguments.log_format {
         LogFormat::Json => lines.json().boxed(),
         LogFormat::Text | LogFormat::Off => lines.with_ansi(false).boxed(),
@@ -174,6 +177,6 @@ fn log(arguments: &Serve) {
 fn quiet_panics() {
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(|| "an unknown place".into(), ToString::to_string);
-        eprintln!("vosti: a bug at {place}; please report it (--log-prompts shows the message)");
+        tell!("vosti: a bug at {place}; please report it (--log-prompts shows the message)");
     }));
 }

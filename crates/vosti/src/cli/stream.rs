@@ -124,7 +124,7 @@ impl Streamed {
         let rate = |tokens: usize, time: Duration| tokens as f64 / time.as_secs_f64().max(1e-9);
         let computed = self.prompt_tokens - self.cached_tokens.min(self.prompt_tokens);
         let cached = if self.cached_tokens > 0 { format!(" ({} cached)", self.cached_tokens) } else { String::new() };
-        eprintln!(
+        tell!(
             "prompt       {}{cached}, {:.1} tokens/s, first token after {:.0} ms",
             counted(self.prompt_tokens, "token"),
             rate(computed, self.first),
@@ -132,7 +132,7 @@ impl Streamed {
         );
         let decoded = generated.saturating_sub(self.tokens.len());
         let answer = counted(generated, "token");
-        eprintln!("answer       {answer}, {:.1} tokens/s{}", rate(decoded, self.rest), self.ended());
+        tell!("answer       {answer}, {:.1} tokens/s{}", rate(decoded, self.rest), self.ended());
     }
 
     fn ended(&self) -> &'static str {

@@ -41,7 +41,7 @@ impl Traces {
         let provider = provider.with_batch_exporter(exporter).build();
         global::set_tracer_provider(provider.clone());
         global::set_text_map_propagator(TraceContextPropagator::new());
-        eprintln!("traces       to {url}");
+        tell!("traces       to {url}");
         Ok(Self(Some(provider)))
     }
 

@@ -22,14 +22,21 @@ pub struct Endpoint {
     pub url: String,
     /// Sent as `Authorization: Bearer TOKEN`.
     pub token: Option<String>,
+    /// The longest wait for an answer, and for its next bytes.
+    pub silence_max: Duration,
 }
 
 impl Endpoint {
+    /// A hub that may be silent for a minute and a half.
+    pub fn new(url: String, token: Option<String>) -> Self {
+        Endpoint { url, token, silence_max: Duration::from_secs(90) }
+    }
+
     /// `HF_ENDPOINT` (or the public hub) and `HF_TOKEN`.
     pub fn of_user() -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = var("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
-        Endpoint { url: url.trim_end_matches('/').to_string(), token: var("HF_TOKEN") }
+        Endpoint::new(url.trim_end_matches('/').to_string(), var("HF_TOKEN"))
     }
 
     /// Requests the file at this address, from this byte on. Errors: the outer one is an interruption.
@@ -43,7 +50,7 @@ impl Endpoint {
         let (endpoint, address) = (self.clone(), url.to_string());
         // The thread of a call that was given up ends with the process, or when the hub sends something.
         std::thread::spawn(move || endpoint.ask(&address, from, &say));
-        let body = Body { heard, rest: io::Cursor::default(), progress };
+        let body = Body { heard, rest: io::Cursor::default(), silence_max: self.silence_max, progress };
         match body.next() {
             Ok(Some(Heard::Head(head))) => Ok(Ok(Answer { head, body })),
             Ok(Some(Heard::Failed(error))) => Ok(Err(error)),
@@ -55,7 +62,8 @@ impl Endpoint {
 
     /// Makes the request, and tells all that comes.
     fn ask(&self, url: &str, from: u64, say: &SyncSender<Heard>) {
-        let mut request = agent().get(url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
+        let mut request =
+            agent(self.silence_max).get(url).header("user-agent", concat!("vosti/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -93,9 +101,6 @@ impl Endpoint {
 /// Bytes that are read at a time.
 const BLOCK: usize = 1 << 16;
 
-/// The longest wait for the next bytes.
-const SILENCE_MAX: Duration = Duration::from_secs(90);
-
 /// What comes of a request: a head, then blocks of the body; or a failure.
 enum Heard {
     Head(ureq::http::response::Parts),
@@ -114,6 +119,7 @@ pub(crate) struct Answer<'a> {
 pub(crate) struct Body<'a> {
     heard: Receiver<Heard>,
     rest: io::Cursor<Vec<u8>>,
+    silence_max: Duration,
     progress: &'a dyn Progress,
 }
 
@@ -128,8 +134,8 @@ impl Body<'_> {
                 Err(RecvTimeoutError::Timeout) if self.progress.cancelled() => {
                     return Err(io::Error::other("cancelled"));
                 }
-                Err(RecvTimeoutError::Timeout) if start.elapsed() > SILENCE_MAX => {
-                    let why = format!("the server sent nothing for {} s", SILENCE_MAX.as_secs());
+                Err(RecvTimeoutError::Timeout) if start.elapsed() > self.silence_max => {
+                    let why = format!("the server sent nothing for {} s", self.silence_max.as_secs());
                     return Err(io::Error::new(io::ErrorKind::TimedOut, why));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -243,10 +249,11 @@ fn resume(partial: &Path, bytes_max: u64, progress: &dyn Progress) -> Result<(Sh
     }
 }
 
-fn agent() -> ureq::Agent {
+/// Its waits end the thread of a request that was given up; that of [`Body`], which is shorter, is the one that a user sees.
+fn agent(silence_max: Duration) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(15)))
-        .timeout_recv_response(Some(Duration::from_secs(60)))
+        .timeout_recv_response(Some(silence_max * 2))
         .build();
     ureq::Agent::new_with_config(config)
 }

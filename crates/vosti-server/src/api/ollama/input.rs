@@ -32,8 +32,7 @@ pub struct OllamaChat {
     #[schema(value_type = Option<bool>)]
     pub think: Option<Think>,
     /// The model stays until the server ends; but where nothing is to be answered, the answer to 0 says that it was unloaded.
-    #[schema(value_type = Option<String>)]
-    pub keep_alive: Option<Value>,
+    pub keep_alive: Option<KeepAlive>,
     /// See ChatRequest.
     pub vosti_date: Option<String>,
 }
@@ -63,8 +62,7 @@ pub struct OllamaGenerate {
     #[schema(value_type = Option<bool>)]
     pub think: Option<Think>,
     /// See OllamaChat.
-    #[schema(value_type = Option<String>)]
-    pub keep_alive: Option<Value>,
+    pub keep_alive: Option<KeepAlive>,
 }
 
 /// Which model is asked about.
@@ -119,6 +117,14 @@ pub struct OllamaFunction {
 pub enum Think {
     Whether(bool),
     How(String),
+}
+
+/// How long a model is to stay: a number of seconds, or a duration such as `5m`, `0s` or `-1s`.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "expected a number of seconds, or a duration such as 5m")]
+pub enum KeepAlive {
+    Seconds(f64),
+    Duration(String),
 }
 
 macro_rules! options {
@@ -199,12 +205,11 @@ pub struct Load {
 }
 
 impl Load {
-    fn of(model: &Option<String>, keep_alive: &Option<Value>) -> Self {
-        // A number of seconds, or a duration such as `0s` or `1h0m`.
+    fn of(model: &Option<String>, keep_alive: &Option<KeepAlive>) -> Self {
         let none = match keep_alive {
-            Some(Value::Number(seconds)) => seconds.as_f64() == Some(0.0),
-            Some(Value::String(text)) => text.contains('0') && !text.contains(|c: char| ('1'..='9').contains(&c)),
-            _ => false,
+            Some(KeepAlive::Seconds(seconds)) => *seconds == 0.0,
+            Some(KeepAlive::Duration(text)) => text.contains('0') && !text.contains(|c: char| ('1'..='9').contains(&c)),
+            None => false,
         };
         Load { model: named(model.clone()), done_reason: if none { "unload" } else { "load" } }
     }
