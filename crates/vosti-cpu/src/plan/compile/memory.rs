@@ -263,8 +263,8 @@ impl<'k> Compiler<'k> {
         let shape = self.kernel.ty(value).shape().to_vec();
         let mut window = self.window(block, check);
         // Of a window with one wide axis, that axis is the columns.
-        if let [wide] = wide(&block.array.extents)[..] {
-            window.axes[wide..].rotate_left(1);
+        if let ([axis], [_]) = (&wide(&block.array.extents)[..], &wide(&shape)[..]) {
+            window.axes[*axis..].rotate_left(1);
         }
         let columns_extent = window.axes.last().map_or(1, |axis| axis.extent);
         let (rows, columns) = match (wide(&shape)[..].split_last(), columns_extent) {
