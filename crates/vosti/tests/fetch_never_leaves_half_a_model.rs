@@ -145,7 +145,7 @@ fn a_hub_that_falls_silent_is_given_up_and_what_came_is_kept() {
         assert_eq!(left.map(|left| left.len()), kept, "{said}");
         let cache = repository::HubCache::at(folder.path());
         let listed = repository::fetch(&"some/one".parse().unwrap(), &hub, &cache, &NoProgress);
-        let said = listed.err().expect("no list of files came").to_string();
+        let said = listed.expect_err("no list of files came").to_string();
         assert!(said.contains("the server sent nothing for 1 s"), "{said}");
     }
 }
