@@ -18,6 +18,7 @@ mod lanes;
 mod launch;
 mod matrix;
 mod shared;
+mod states;
 mod text;
 mod warp;
 
