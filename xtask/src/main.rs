@@ -45,6 +45,12 @@ enum Task {
     Execute {
         /// Targets such as cuda-sm80, and kernels by name
         names: Vec<String>,
+        /// Instead, breaks the PTX of some kernels in so many ways of each kind, one at a time, and counts what no case sees
+        #[arg(long)]
+        edits: Option<u64>,
+        /// Which edits
+        #[arg(long, default_value_t = 1, requires = "edits")]
+        seed: u64,
     },
     /// Makes the TTIR of file tests that lack theirs with Triton's front end, and writes broken kernels out for `vosti verify`
     Filetests {
@@ -97,7 +103,7 @@ fn main() -> ExitCode {
         Task::Wheel(options) => wheel::run(&options),
         Task::VerifyMutants(options) => mutants::run(&options),
         Task::VerifyStatement(options) => statement::run(&options),
-        Task::Execute { names } => execute(&names),
+        Task::Execute { names, edits, seed } => execute(&names, edits.map(|count| [seed, count])),
         Task::Filetests { names } => kernels("filetests", &names),
         Task::Tidy => tidy::run(),
         Task::Trust => kernels::<&str>("trust", &[]),
@@ -116,8 +122,12 @@ fn kernels<S: AsRef<OsStr>>(command: &str, arguments: &[S]) -> anyhow::Result<()
     if status.success() { Ok(()) } else { std::process::exit(status.code().unwrap_or(2)) }
 }
 
-fn execute(names: &[String]) -> anyhow::Result<()> {
+fn execute(names: &[String], edits: Option<[u64; 2]>) -> anyhow::Result<()> {
     python::interpreter()?;
-    let example = ["run", "--quiet", "-p", "vosti-cubin", "--example", "every_text", "--", "--execute"];
-    run_command(Command::new("cargo").args(example).args(names))
+    let (example, how) = match edits {
+        None => ("every_text", vec!["--execute".to_string()]),
+        Some(numbers) => ("edited_texts", numbers.map(|number| number.to_string()).to_vec()),
+    };
+    let run = ["run", "--quiet", "-p", "vosti-cubin", "--example", example, "--"];
+    run_command(Command::new("cargo").args(run).args(how).args(names))
 }

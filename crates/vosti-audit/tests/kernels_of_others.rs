@@ -60,8 +60,7 @@ const BROKEN: [(&str, Finding, &str); 103] = [
     ("either_of_two_results", Proved, ""),
     ("either_of_two_results", Refuted, "the constants differ"),
     ("first_largest_of_the_tile", Refuted, "guard"),
-    // Its PTX divides without a sign, which no run here does.
-    ("groups_of_the_larger_size", Unknown, "in a way that is not known"),
+    ("groups_of_the_larger_size", Refuted, "in a way that is not known"),
     ("groups_without_the_last", Refuted, "in a way that is not known"),
     ("half_of_the_rows", Refuted, "coverage"),
     ("hinted_row_of_others", Refuted, "dependency"),

@@ -8,7 +8,7 @@ use vosti_cpu::CpuDevice;
 use vosti_cuda::{CudaDevice, TensorData, WeightError, Weights};
 use vosti_engine::{Engine, Event, FloatDevice, Policy, Request, Sampling, SamplingParams, Speculation, math};
 use vosti_kernels::Admitted;
-use vosti_model::{ModelPlan, Recipe};
+use vosti_model::{ModelPlan, Order, Recipe};
 use vosti_stand_in::{StandIn, TARGET, cubins, numbers, plan, plan_with};
 
 /// Both devices' source of weights.
@@ -19,10 +19,24 @@ impl Random<'_> {
         let shape = self.0.weights[name].shape();
         let width: usize = shape[1..].iter().product();
         let all = numbers(name, shape.iter().product());
-        let matrix = matches!(self.0.weights[name].recipe, Recipe::Matrix { .. });
+        let recipe = &self.0.weights[name].recipe;
         // Norms are around one.
         let shift = if shape.len() == 1 { 1.0 } else { 0.0 };
-        (all[rows.start * width..rows.end * width].iter().map(|x| x + shift).collect(), matrix)
+        let row = |row: usize| &all[row / times(recipe) * width..][..width];
+        (rows.flat_map(row).map(|x| x + shift).collect(), matches!(recipe, Recipe::Matrix { .. }))
+    }
+}
+
+/// How often a weight has each row of its tensor: once for each slice of a head.
+fn times(recipe: &Recipe) -> usize {
+    let part = match recipe {
+        Recipe::Matrix { parts, .. } | Recipe::Vector { parts, .. } => parts.first(),
+        Recipe::Rates { part } => Some(part),
+        _ => None,
+    };
+    match part.map(|part| part.order) {
+        Some(Order::Turned(turned)) if turned.stride == 0 => turned.groups,
+        _ => 1,
     }
 }
 
@@ -216,12 +230,22 @@ fn a_llama_has_the_cpu_devices_bits() {
 /// A GPU's programs have 64 columns of a state each, so the plan cuts a head of 128 values into two slices, with keys of their own.
 #[test]
 fn slices_of_a_state_give_the_whole_states_bits() {
-    let heads = [("linear_key_head_dim", 128), ("linear_value_head_dim", 128)];
-    let of = |target| plan_with("tests/tiny/qwen3_5/config.json", &heads, target, 512);
+    check_slices("qwen3_5", &[("linear_key_head_dim", 128), ("linear_value_head_dim", 128)], [4, 8]);
+}
+
+/// The same of Mamba 2, whose steps are rows of a matrix: there are as many of them as slices.
+#[test]
+fn slices_of_a_mambas_state_give_the_whole_states_bits() {
+    let sizes = [("mamba_n_heads", 4), ("mamba_d_ssm", 512), ("mamba_d_head", 128), ("mamba_d_state", 256)];
+    check_slices("falcon-h1", &sizes, [4, 8]);
+}
+
+fn check_slices(model: &str, sizes: &[(&str, usize)], heads: [u32; 2]) {
+    let of = |target| plan_with(&format!("tests/tiny/{model}/config.json"), sizes, target, 512);
     let (whole, sliced) = (of("cpu"), of(TARGET));
-    let heads =
-        |plan: &ModelPlan| plan.program.groups.iter().flat_map(|group| &group.state).map(|part| part.heads).max();
-    assert_eq!((heads(&whole), heads(&sliced)), (Some(4), Some(8)));
+    let found = [&whole, &sliced]
+        .map(|plan| plan.program.groups.iter().flat_map(|group| &group.state).map(|part| part.heads).max());
+    assert_eq!(found, heads.map(Some));
     let prompts = [(70, 2), (3, 3)];
     let (wanted, ()) = serve(cpu(&whole), &whole, &prompts, |_| ());
     let (bits, ()) = serve(cuda(&sliced, StandIn::default(), true), &sliced, &prompts, |_| ());

@@ -92,12 +92,6 @@ pub enum ModelError {
         /// The specialisation's name.
         spec: String,
     },
-    /// Processors have a kernel that GPUs do not have.
-    #[error("this model runs on processors only: GPUs have no kernel `{spec}` (docs/gpu.md says what they lack)")]
-    NotOnGpu {
-        /// The specialisation's name.
-        spec: String,
-    },
     /// The kernels have no specialisation for a shape or target.
     #[error(transparent)]
     Kernel(#[from] vosti_kernels::KernelError),

@@ -96,8 +96,6 @@ const STATE: (u32, u32) = (32, 16);
 
 /// Experts that a row may choose.
 pub(crate) const CHOICES: [u32; 6] = [1, 2, 4, 6, 8, 10];
-/// The most experts that a row may choose on a GPU. Qwen 3 Next and Granite 4 H small have ten.
-const CHOICES_MAX_GPU: i64 = 8;
 /// Rooms for a layer's experts: the most experts of each.
 const EXPERTS: [u32; 3] = [128, 256, 512];
 /// The most experts of a layer.
@@ -153,9 +151,6 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
             texts.extend(needed(&read(name, text)?.0, target, Dtype::F32)?);
         }
     } else {
-        texts.retain(
-            |text| !matches!(text.constants.get("TOPK"), Some(Const::Int(chosen)) if *chosen > CHOICES_MAX_GPU),
-        );
         let most = i64::from(COLUMNS_MAX_GPU);
         texts.retain(|text| !matches!(text.constants.get("DV"), Some(Const::Int(size)) if *size > most));
     }
@@ -237,13 +232,10 @@ fn needed(decoder: &Decoder, target: &str, act: Dtype) -> Result<BTreeSet<Spec>>
     Ok(texts)
 }
 
-/// Checks that the TTIR of every kernel of a plan for a target is built in. Error: the first kernel without TTIR.
-pub fn check_kernels(plan: &ModelPlan, target: &str) -> Result<()> {
+/// Checks that the TTIR of every kernel of a plan is built in. Error: the first kernel without TTIR.
+pub fn check_kernels(plan: &ModelPlan) -> Result<()> {
     let missing = specs(plan).into_iter().find(|spec| vosti_kernels::ttir(spec).is_none());
-    missing.map_or(Ok(()), |spec| {
-        let spec = spec.to_string();
-        Err(if target == CPU { ModelError::NoKernel { spec } } else { ModelError::NotOnGpu { spec } })
-    })
+    missing.map_or(Ok(()), |spec| Err(ModelError::NoKernel { spec: spec.to_string() }))
 }
 
 #[cfg(test)]
@@ -252,12 +244,12 @@ mod tests {
 
     /// A new constant of a kernel multiplies the number of its texts, so this number is limited.
     #[test]
-    fn a_target_has_at_most_a_hundred_and_fifty_texts() {
+    fn a_target_has_at_most_a_hundred_and_sixty_texts() {
         for target in vosti_kernels::targets() {
             let texts = inventory(target).unwrap();
             let [bf16, fp32] = [Dtype::Bf16, Dtype::F32].map(|act| texts.iter().filter(|text| text.act == act).count());
             println!("{target}: {bf16} in BF16, {fp32} in FP32");
-            assert!((40..=150).contains(&bf16), "{target}: {bf16}");
+            assert!((40..=160).contains(&bf16), "{target}: {bf16}");
         }
     }
 }

@@ -46,7 +46,7 @@ pub use inventory::{check_kernels, inventory};
 pub use model::{Model, Text};
 pub use plan::{Arithmetic, ModelPlan, Target, plan};
 pub use prompt::Prompt;
-pub use recipe::{Recipe, Weight};
+pub use recipe::{Order, Recipe, Weight};
 pub use replacement::{Replacement, Wanted};
 pub use scaled::Method;
 pub use tokenizer::{Detokenizer, Tokenizer};

@@ -222,6 +222,11 @@ impl Turned {
         Self { groups, members, size, stride: members * size }
     }
 
+    /// Each of so many rows some times.
+    pub fn repeated(rows: usize, times: usize) -> Self {
+        Self { groups: times, members: rows, size: 1, stride: 0 }
+    }
+
     fn span(self, rows: Range<usize>) -> Range<usize> {
         match rows.is_empty() || rows.start / self.size != (rows.end - 1) / self.size {
             true => 0..(self.groups - 1) * self.stride + self.members * self.size,
@@ -285,5 +290,8 @@ mod tests {
         // Behind each group of two members the tensor has three rows of other things.
         let apart = Turned { stride: 7, ..Turned::dense(2, 2, 2) };
         assert_eq!(of_order(Order::Turned(apart)), [0, 1, 7, 8, 2, 3, 9, 10]);
+        let repeated = Turned::repeated(4, 2);
+        assert_eq!(of_order(Order::Turned(repeated)), [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(repeated.span(2..7), 0..4);
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Tile IR and a GPU add the lanes of a tile along an axis in different orders, and no certificate compares them. So numbers whose
 //! sum a kernel takes in this way are such that every order gives the same bits: multiples of 1/8 for norms, and for attention
-//! the keys that [`crate::keys`] describes. All other numbers are arbitrary. None is denormal.
+//! the keys that [`crate::keys`] describes, and for layers with a state those of [`crate::states`]. All other numbers are
+//! arbitrary. None is denormal.
 //! Read next: [`crate::compare`].
 
 use crate::keys::Keys;
+use crate::states::States;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use vosti_contract::expr::eval;
@@ -60,6 +62,15 @@ impl Random {
         (0..4).map(|_| self.unit()).sum()
     }
 
+    /// The numbers below `n`, in some order.
+    pub fn order(&mut self, n: usize) -> Vec<i32> {
+        let mut order: Vec<i32> = (0..n as i32).collect();
+        for i in 0..n {
+            order.swap(i, i + self.below(n - i));
+        }
+        order
+    }
+
     /// A multiple of 1/8 up to 2.
     pub fn eighth(&mut self) -> f32 {
         (self.below(33) as f32 - 16.0) / 8.0
@@ -75,16 +86,17 @@ struct Step {
     /// Page table, first row, number of rows and first position of each query tile.
     tiles: [Vec<i32>; 4],
     page_table: Vec<i32>,
+    /// Pages of which the step has the last row alone.
+    dense: Vec<i32>,
 }
 
 impl Case {
     /// A case with `rows` rows; some of its programs are spare.
     pub fn new(spec: &Spec, contract: &Contract, kernel: &Kernel, rows: usize, seed: u64) -> Result<Case, KernelError> {
         let mut random = Random::new(seed);
-        // A store that looks back has a request's rows in one tile, and pages of its own.
-        let height = if contract.shape == Shape::RecurStore { None } else { Some(size(spec, "HEIGHT")) };
-        let step = Step::new(spec, rows, height, &mut random);
-        let mut maker = Maker { spec, contract, step, random, exact: sums(kernel) };
+        let step = Step::new(spec, contract.shape, rows, &mut random);
+        let states = contract.shape.recurs().then(|| States::new(spec, &mut random));
+        let mut maker = Maker { spec, contract, step, random, states, exact: sums(kernel) };
         let buffers = contract.params.iter().map(|param| maker.buffer(param)).collect::<Result<_, _>>()?;
         let step = maker.step;
         let spare = usize::from(rows > 1);
@@ -127,28 +139,34 @@ fn sums(kernel: &Kernel) -> bool {
 }
 
 impl Step {
-    /// Requests of random lengths, at most `height` rows of one in a query tile, or one request in one tile; the last tiles are
-    /// spare.
-    fn new(spec: &Spec, rows: usize, height: Option<usize>, random: &mut Random) -> Step {
+    /// Requests of random lengths, at most HEIGHT rows of one in a query tile, or one request in one tile; the last tiles are spare.
+    fn new(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
         let page = size(spec, "PAGE");
+        let (requests, height) = match shape {
+            // A store that looks back has a request's rows in one tile.
+            Shape::RecurStore => (Step::around_pages(page, rows, random), rows),
+            _ => (Step::requests(spec, shape, rows, random), size(spec, "HEIGHT")),
+        };
         let mut step = Step { rows, ..Step::default() };
-        let mut at = 0;
-        while at < rows {
-            let many = height.map_or(rows, |height| 1 + random.below(2 * height)).min(rows - at);
-            let height = height.unwrap_or(rows);
-            // Where keys are split, some rows see one split and some two.
-            let start = match int(spec, "SPLIT") {
-                Some(split) if random.below(2) == 0 => (split as usize).saturating_sub(5) + random.below(10),
-                _ => random.below(150),
-            };
+        let (mut at, mut free) = (0, random.order(PAGES));
+        for (many, start) in requests {
             let table = step.page_table.len() as i32;
-            // Later pages have larger numbers.
             let needed = int(spec, "PAGE").map_or(0, |_| (start + many).div_ceil(page));
-            let mut next = 0;
-            for left in (0..needed).rev() {
-                next += random.below((PAGES - left).saturating_sub(next).min(3));
-                step.page_table.push(next as i32);
-                next += 1;
+            if shape == Shape::RecurStore {
+                // Pages of its own.
+                let own = free.split_off(free.len() - needed);
+                if start % page == page - 1 {
+                    step.dense.push(own[start / page]);
+                }
+                step.page_table.extend(own);
+            } else {
+                // Later pages have larger numbers.
+                let mut next = 0;
+                for left in (0..needed).rev() {
+                    next += random.below((PAGES - left).saturating_sub(next).min(3));
+                    step.page_table.push(next as i32);
+                    next += 1;
+                }
             }
             for first in (0..many).step_by(height) {
                 let tile = [table, (at + first) as i32, (many - first).min(height) as i32, (start + first) as i32];
@@ -160,6 +178,42 @@ impl Step {
         step.tiles.iter_mut().zip([-1, 0, 0, 0]).for_each(|(list, value)| list.push(value));
         step
     }
+
+    /// How many rows each request has, and the first one's position.
+    fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
+        let mut requests = vec![];
+        let mut left = rows;
+        while left > 0 {
+            let many = (1 + random.below(2 * size(spec, "HEIGHT"))).min(left);
+            let start = match int(spec, "SPLIT") {
+                // Where keys are split, some rows see one split and some two.
+                Some(split) if random.below(2) == 0 => (split as usize).saturating_sub(5) + random.below(10),
+                // Where pages carry a state, some rows of a tile see one page and some the next.
+                _ if shape.recurs() && random.below(2) == 0 => {
+                    (size(spec, "PAGE") - 1).saturating_sub(random.below(many))
+                }
+                _ => random.below(150),
+            };
+            requests.push((many, start));
+            left -= many;
+        }
+        requests
+    }
+
+    /// One row somewhere; or the last row of the first page, the last row of a page and the next page's first, and rows that begin
+    /// inside of a page and go on behind the end of another.
+    fn around_pages(page: usize, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
+        match rows {
+            0..=3 => vec![(rows, random.below(150))],
+            _ => vec![(1, page - 1), (2, 2 * page - 1), (rows - 3, page - 1 - random.below(8))],
+        }
+    }
+
+    /// The position of each row.
+    fn positions(&self) -> impl Iterator<Item = usize> {
+        let [_, _, many, start] = &self.tiles;
+        many.iter().zip(start).flat_map(|(many, start)| (*start..start + many).map(|position| position as usize))
+    }
 }
 
 struct Maker<'a> {
@@ -167,6 +221,8 @@ struct Maker<'a> {
     contract: &'a Contract,
     step: Step,
     random: Random,
+    /// Of a layer with a state.
+    states: Option<States>,
     /// The kernel adds floats along an axis.
     exact: bool,
 }
@@ -199,7 +255,16 @@ impl Maker<'_> {
             }
             _ => {
                 let many = self.extent(param)?;
-                self.numbers(param, elem, many)
+                match &self.states {
+                    Some(states) => of_state(
+                        states,
+                        &self.step,
+                        self.spec,
+                        (self.contract.shape, param.role, many),
+                        &mut self.random,
+                    ),
+                    None => self.numbers(param, elem, many),
+                }
             }
         })
     }
@@ -280,14 +345,40 @@ impl Maker<'_> {
 
     /// A slot of its own for each row.
     fn slots(&mut self) -> Buffer {
-        let mut slots: Vec<i32> = (0..(PAGES * size(self.spec, "PAGE")) as i32).collect();
-        for i in 0..slots.len() {
-            let other = i + self.random.below(slots.len() - i);
-            slots.swap(i, other);
-        }
+        let mut slots = self.random.order(PAGES * size(self.spec, "PAGE"));
         slots.truncate(self.step.rows);
         Buffer::I32(slots)
     }
+}
+
+/// What a kernel of a layer with a state reads and writes.
+fn of_state(
+    states: &States,
+    step: &Step,
+    spec: &Spec,
+    (shape, role, many): (Shape, Role, usize),
+    random: &mut Random,
+) -> Buffer {
+    let page = size(spec, "PAGE");
+    let heads = size(spec, "KEY_HEADS");
+    let numbers: Vec<f32> = match (shape, role) {
+        (Shape::RecurStore, Role::In(0)) => {
+            states.keys(step.positions().map(|position| (position % page, false)), heads, random)
+        }
+        (Shape::RecurStore, Role::In(2)) => (0..many).map(|_| States::decay(random)).collect(),
+        (Shape::RecurStore, Role::Entry(0)) => {
+            let lines = (0..PAGES * heads * size(spec, "GROUP")).map(|line| line / heads / size(spec, "GROUP"));
+            let places = lines.flat_map(|at| (0..page).map(move |place| (place, step.dense.contains(&(at as i32)))));
+            states.keys(places, 1, random)
+        }
+        (_, Role::Entry(2)) => states.decays(many, random),
+        _ => (0..many).map(|_| random.float()).collect(),
+    };
+    let given = matches!((shape, role), (Shape::RecurStore, Role::In(_)));
+    of(
+        Scalar::F32,
+        numbers.into_iter().map(|number| if given { States::or_not_finite(number, random) } else { number }),
+    )
 }
 
 /// Floats in an element type.
@@ -298,8 +389,11 @@ fn of(elem: Scalar, floats: impl Iterator<Item = f32>) -> Buffer {
     }
 }
 
-/// The rows of the cases of a kernel: one, and one more than a row tile.
+/// The rows of the cases of a kernel: one, and some more than a row tile or than a page.
 pub fn row_counts(spec: &Spec) -> Vec<usize> {
+    if int(spec, "DK").is_some() && int(spec, "HEIGHT").is_none() {
+        return vec![1, size(spec, "PAGE") + 12];
+    }
     let tile = int(spec, "BM").or(int(spec, "HEIGHT")).unwrap_or(1).max(1) as usize;
     vec![1, tile + 3]
 }

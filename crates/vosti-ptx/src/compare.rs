@@ -3,7 +3,8 @@
 use crate::buffers::Buffers;
 use crate::case::{Case, row_counts};
 use crate::decode::Kernel;
-use crate::fault::{ReadError, RunError};
+use crate::edits::Edit;
+use crate::fault::{Fault, ReadError, RunError};
 use crate::launch::Launch;
 use thiserror::Error;
 use vosti_contract::Contract;
@@ -15,6 +16,8 @@ use vosti_tile::numerics::{stored_bf16, stored_f32};
 const SCRATCH: usize = 2;
 /// Far more than a block of any case needs.
 const STEPS_MAX: u64 = 1 << 26;
+/// More than a block of an edited text needs, which may loop without end.
+const EDITED_STEPS_MAX: u64 = 1 << 22;
 
 /// What is executed.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,23 @@ impl From<KernelError> for Difference {
     }
 }
 
+/// What an execution says of an edited text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It stopped.
+    Stopped(Fault),
+    /// Other bits.
+    Bits,
+    /// The text is not of the part of PTX that is known.
+    Unread,
+    /// Nothing: the edit means the same.
+    Commutes,
+    /// Nothing: no thread of a case executes the line.
+    NotReached,
+    /// Nothing, for another reason.
+    Nothing,
+}
+
 /// Cases of a kernel and what the tile interpreter makes of them, for any number of compiled texts.
 #[derive(Clone, Debug)]
 pub struct Cases {
@@ -87,8 +107,25 @@ impl Cases {
         &self.names
     }
 
+    /// Executes an edited text on every case. The steps of a block are limited to what the cases need, several times over.
+    pub fn see(&self, compiled: &Compiled<'_>, edit: &Edit) -> Seen {
+        let of = |ptx: &str| self.check_within(&Compiled { ptx, ..*compiled }, EDITED_STEPS_MAX);
+        match of(&edit.apply(compiled.ptx)) {
+            Err(Difference::Ran(error)) => Seen::Stopped(error.fault),
+            Err(Difference::Bits { .. }) => Seen::Bits,
+            Err(_) => Seen::Unread,
+            Ok(()) if edit.commutes() => Seen::Commutes,
+            Ok(()) if of(&edit.looping(compiled.ptx)).is_ok() => Seen::NotReached,
+            Ok(()) => Seen::Nothing,
+        }
+    }
+
     /// Executes a text on every case. The first difference is an error.
     pub fn check(&self, compiled: &Compiled<'_>) -> Result<(), Difference> {
+        self.check_within(compiled, STEPS_MAX)
+    }
+
+    fn check_within(&self, compiled: &Compiled<'_>, steps_max: u64) -> Result<(), Difference> {
         let kernel = Kernel::read(compiled.ptx)?;
         for (seed, (case, wanted)) in self.cases.iter().enumerate() {
             let mut memory = Buffers::default();
@@ -101,7 +138,7 @@ impl Cases {
                 shared: compiled.shared,
                 params: &params,
                 seed: Some(seed as u64),
-                steps_max: STEPS_MAX,
+                steps_max,
             };
             kernel.run(&launch, &mut memory)?;
             for (at, wanted) in wanted.iter().enumerate() {

@@ -113,23 +113,23 @@ fn extreme(a: f32, b: f32, largest: bool) -> f32 {
 }
 
 /// Bits `from` to `from + many` of a word.
-fn field([a, from, many]: [u64; 3]) -> (u32, u32) {
+fn field([a, from, many]: [u64; 3]) -> u32 {
     let (from, many) = ((from & 0xff) as u32, (many & 0xff) as u32);
     let moved = (a as u32).checked_shr(from).unwrap_or(0);
-    (if many >= 32 { moved } else { moved & ((1 << many) - 1) }, many)
+    if many >= 32 { moved } else { moved & ((1 << many) - 1) }
 }
 
-/// The field with its sign, which is the word's if the field reaches beyond it.
-fn signed_field([a, from, many]: [u64; 3]) -> u64 {
-    let (value, many) = field([a, from, many]);
-    let from = (from & 0xff) as u32;
+/// The field of a number of so many bits with its sign, which is the number's if the field reaches beyond it.
+fn signed_field(bits: u32, [a, from, many]: [u64; 3]) -> u64 {
+    let (from, many) = ((from & 0xff) as u32, (many & 0xff) as u32);
     if many == 0 {
         return 0;
     }
-    let sign = (a as u32) >> (from + many - 1).min(31) & 1;
-    let high = 32u32.saturating_sub(from).min(many);
-    let fill = if sign == 1 && high < 32 { u32::MAX << high } else { 0 };
-    (value | fill).into()
+    let sign = a >> (from + many - 1).min(bits - 1) & 1;
+    let inside = bits.saturating_sub(from).min(many);
+    let ones = |many: u32| u64::MAX.checked_shr(64 - many).unwrap_or(0);
+    let value = a.checked_shr(from).unwrap_or(0) & ones(inside);
+    if sign == 1 { value | (ones(bits) & !ones(inside)) } else { value }
 }
 
 /// Four bytes of eight, each chosen by four bits; the highest of them copies the byte's sign over it.
@@ -159,6 +159,8 @@ pub(crate) const ROWS: &[Row] = &[
     // Of a division by zero the ISA says nothing: all bits are one here.
     Row("div.s32", W, &[W, W], all!(|[a, b, _]| if b == 0 { word(-1) } else { word(s32(a).wrapping_div(s32(b))) })),
     Row("rem.s32", W, &[W, W], all!(|[a, b, _]| if b == 0 { word(-1) } else { word(s32(a).wrapping_rem(s32(b))) })),
+    Row("div.u32", W, &[W, W], all!(|[a, b, _]| a.checked_div(b).unwrap_or(word(-1)))),
+    Row("rem.u32", W, &[W, W], all!(|[a, b, _]| a.checked_rem(b).unwrap_or(word(-1)))),
     Row("mul.wide.u32", D, &[W, W], all!(|[a, b, _]| a * b)),
     Row("mul.wide.u16", W, &[H, H], all!(|[a, b, _]| a * b)),
     Row("mul.wide.s32", D, &[W, W], all!(|[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64)),
@@ -178,8 +180,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row("max.u32", W, &[W, W], all!(|[a, b, _]| a.max(b))),
     Row("min.s64", D, &[D, D], all!(|[a, b, _]| (a as i64).min(b as i64) as u64)),
     Row("max.s64", D, &[D, D], all!(|[a, b, _]| (a as i64).max(b as i64) as u64)),
-    Row("bfe.u32", W, &[W, W, W], all!(|abc| field(abc).0.into())),
-    Row("bfe.s32", W, &[W, W, W], all!(signed_field)),
+    Row("bfe.u32", W, &[W, W, W], all!(|abc| field(abc).into())),
+    Row("bfe.s32", W, &[W, W, W], all!(|abc| signed_field(32, abc))),
+    Row("bfe.s64", D, &[D, W, W], all!(|abc| signed_field(64, abc))),
     // Logic and Shift Instructions: and, or, xor, not, shl, shr. Shifts by more than the width shift all bits out.
     Row("and.pred", P, &[P, P], all!(|[a, b, _]| a & b)),
     Row("or.pred", P, &[P, P], all!(|[a, b, _]| a | b)),

@@ -5,12 +5,13 @@
 //! that was never written are errors, where a GPU would compute something.
 //!
 //! It says nothing about ptxas, about what a tensor core adds inside one instruction, or about time.
-//! Read next: [`decode`], [`warp`], [`shared`]; then [`compare`], which compares with the tile interpreter.
+//! Read next: [`decode`], [`warp`], [`shared`]; then [`compare`], which compares with the tile interpreter, and [`edits`], which breaks texts.
 
 mod buffers;
 mod case;
 mod compare;
 mod decode;
+mod edits;
 mod fault;
 mod group;
 mod keys;
@@ -18,12 +19,14 @@ mod lanes;
 mod launch;
 mod matrix;
 mod shared;
+mod states;
 mod text;
 mod warp;
 
 pub use buffers::Buffers;
 pub use case::Case;
-pub use compare::{Cases, Compiled, Difference, bytes, compare, stored};
+pub use compare::{Cases, Compiled, Difference, Seen, bytes, compare, stored};
 pub use decode::Kernel;
+pub use edits::{Edit, Kind};
 pub use fault::{Fault, ReadError, RunError};
 pub use launch::{Global, Launch};

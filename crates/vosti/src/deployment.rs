@@ -232,7 +232,7 @@ impl Deployment {
         let arithmetic = options.arithmetic.unwrap_or(planned.arithmetic);
         let plan = source.plan(&planned.with_arithmetic(arithmetic), context)?;
         if options.bundle.is_none() {
-            vosti_model::check_kernels(&plan, &target)?;
+            vosti_model::check_kernels(&plan)?;
         }
         // Whose error it is comes later: a bundle for another model says so.
         let admitted = bundle.admit(&plan);

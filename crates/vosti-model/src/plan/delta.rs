@@ -7,14 +7,12 @@
 
 use vosti_contract::Const;
 use vosti_core::Dtype;
-use vosti_kernels::CPU;
 
 use super::conv::Convolution;
 use super::state::State;
 use super::{Builder, Factor, MIXER, Output, int};
 use crate::decoder::{DeltaRule, DeltaTensors};
 use crate::error::Result;
-use crate::inventory::COLUMNS_MAX_GPU;
 use crate::recipe::{MatrixPart, Order, Turned};
 use crate::tensor_names::Slot;
 
@@ -61,7 +59,7 @@ impl Builder<'_> {
         self.held.push(z);
         let qkv = self.product_beside(index, ("delta_qkv", qkv), (stream, plain))?;
         let Inputs { q, k, v, g, beta } = self.delta_inputs(index, rule, qkv, ba)?;
-        let (DeltaRule { key_heads, head_dim, .. }, slices) = (*rule, self.slices(rule));
+        let (DeltaRule { key_heads, head_dim, .. }, slices) = (*rule, self.slices(rule.head_dim));
         let (group, value) = (rule.group * slices, head_dim / slices);
         let state = State { store: "store_delta", key_heads, group, key: head_dim, value };
         let results = self.recur(&state, vec![k, v, g, beta], q)?;
@@ -72,13 +70,6 @@ impl Builder<'_> {
         output.columns = self.turned(rule, rule.head_dim);
         let projection = self.factor(&format!("layers.{index}.delta_out"), vec![output], rule.values());
         Ok(Output { buffer, width: rule.values(), projection })
-    }
-
-    /// How many programs have a value head between them: a program of a GPU has registers for some columns of a state only. No
-    /// column depends on another. Each slice is a head to what follows, with keys and log-decays of its own in its entries.
-    fn slices(&self, rule: &DeltaRule) -> u32 {
-        let most = if self.target.name == CPU { rule.head_dim } else { COLUMNS_MAX_GPU };
-        rule.head_dim.div_ceil(most)
     }
 
     /// The product that gives strengths and decays before their functions, in FP32.
@@ -110,12 +101,12 @@ impl Builder<'_> {
             ("GROUP", int(rule.group)),
             ("PARTS", int(rule.group + 2)),
             ("D", int(rule.head_dim)),
-            ("COPIES", int(self.slices(rule))),
+            ("COPIES", int(self.slices(rule.head_dim))),
             ("SCALE", Const::Float(f64::from(rule.head_dim).powf(-0.5))),
         ];
         let k = self.bind("delta_inputs", &dims, vec![rate, bias])?;
         let mut outs = vec![];
-        let copies = rule.heads() * self.slices(rule);
+        let copies = rule.heads() * self.slices(rule.head_dim);
         for width in [rule.keys(), rule.keys(), rule.values(), copies, copies] {
             let others = [&outs[..], &[mixed, ba]].concat();
             outs.push(self.scratch_as(width, Dtype::F32, &others));

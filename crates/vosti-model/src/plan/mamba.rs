@@ -11,7 +11,7 @@ use super::state::State;
 use super::{Builder, Factor, MIXER, Output, int};
 use crate::decoder::Mamba;
 use crate::error::Result;
-use crate::recipe::MatrixPart;
+use crate::recipe::{MatrixPart, Order, Turned};
 use crate::tensor_names::Slot;
 
 impl Mamba {
@@ -65,8 +65,9 @@ impl Builder<'_> {
         let xbc = self.convolve(index, conv, xbc)?;
         let Inputs { q, k, x, g, dt } = self.mamba_inputs(index, mamba, xbc, steps)?;
         self.held.push(x);
-        let Mamba { groups, members, state, head_dim, .. } = *mamba;
-        let state = State { store: "store_mamba", key_heads: groups, group: members, key: state, value: head_dim };
+        let (Mamba { groups, members, state, head_dim, .. }, slices) = (*mamba, self.slices(mamba.head_dim));
+        let (group, value) = (members * slices, head_dim / slices);
+        let state = State { store: "store_mamba", key_heads: groups, group, key: state, value };
         let results = self.recur(&state, vec![k, x, g, dt], q)?;
         let output = vec![self.rows(Slot::MambaOut, index, self.decoder.hidden)];
         let projection = self.factor(&format!("layers.{index}.mamba_out"), output, mamba.values());
@@ -86,21 +87,32 @@ impl Builder<'_> {
         };
         let whole = self.rows(Slot::MambaIn, index, values + mamba.channels() + mamba.heads());
         let mut first = 0;
-        [vec![(values, z)], through, vec![(mamba.heads(), steps)]].map(|ranges| {
+        let [z, through, steps] = [vec![(values, z)], through, vec![(mamba.heads(), steps)]].map(|ranges| {
             let part = |(width, scale): (u32, f32)| {
                 let part = MatrixPart { first, rows: width as usize, scale, ..whole.clone() };
                 first += part.rows;
                 part
             };
-            ranges.into_iter().map(part).collect()
-        })
+            ranges.into_iter().map(part).collect::<Vec<_>>()
+        });
+        let steps = steps.into_iter().map(|part| self.of_slices(mamba, part)).collect();
+        [z, through, steps]
+    }
+
+    /// A part with a row for each head, as the slices of the heads have it: each row once for each slice.
+    fn of_slices(&self, mamba: &Mamba, part: MatrixPart) -> MatrixPart {
+        let (heads, slices) = (mamba.heads() as usize, self.slices(mamba.head_dim) as usize);
+        match slices {
+            1 => part,
+            _ => MatrixPart { rows: heads * slices, order: Order::Turned(Turned::repeated(heads, slices)), ..part },
+        }
     }
 
     fn mamba_inputs(&mut self, index: usize, mamba: &Mamba, xbc: u32, steps: u32) -> Result<Inputs> {
-        let heads = mamba.heads();
-        let bias = vec![self.rows(Slot::MambaBias, index, heads)];
+        let heads = mamba.heads() * self.slices(mamba.head_dim);
+        let of_heads = |slot| self.of_slices(mamba, self.rows(slot, index, mamba.heads()));
+        let (bias, rate) = (vec![of_heads(Slot::MambaBias)], of_heads(Slot::MambaRates));
         let bias = self.vector("dt_bias", &format!("layers.{index}.dt_bias"), bias, 0.0, 1.0);
-        let rate = self.rows(Slot::MambaRates, index, heads);
         let rate = self.rates(index, rate);
         let dims = [
             ("HEADS", int(heads)),

@@ -3,9 +3,11 @@
 //! Read next: `delta.rs` and `mamba.rs`, which make the inputs of a state, and `kernels/read_state.py`.
 
 use vosti_core::{Dtype, GroupDecl, Op, PAGE, PartDecl};
+use vosti_kernels::CPU;
 
 use super::{Builder, MIXER, int};
 use crate::error::Result;
+use crate::inventory::COLUMNS_MAX_GPU;
 use crate::recipe::{MatrixPart, Recipe};
 
 /// The state of a layer: a matrix of `key` by `value` numbers for each of `group` heads of each of `key_heads`.
@@ -19,6 +21,13 @@ pub(super) struct State {
 }
 
 impl Builder<'_> {
+    /// How many programs have a head of so many values between them: a program of a GPU has registers for some columns of a state
+    /// only. No column depends on another. Each slice is a head to what follows, with keys and log-decays of its own in its entries.
+    pub(super) fn slices(&self, values: u32) -> u32 {
+        let most = if self.target.name == CPU { values } else { COLUMNS_MAX_GPU };
+        values.div_ceil(most)
+    }
+
     /// Emits the store of a state's entries, made of `ins`, and what they give for the queries `q`. Returns the buffer of the results.
     pub(super) fn recur(&mut self, state: &State, ins: Vec<u32>, q: u32) -> Result<u32> {
         let State { key_heads, group, key, value, .. } = *state;

@@ -28,7 +28,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let cannot = || format!("cannot prepare {name}");
     let model = ModelSource::open(&path).with_context(cannot)?;
     let plan = model.plan(&Target::named(target), arguments.context).with_context(cannot)?;
-    vosti_model::check_kernels(&plan, target).with_context(cannot)?;
+    vosti_model::check_kernels(&plan).with_context(cannot)?;
     let files = Files::of_files(&path).map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
     let mut bundle = Bundle::built_in()?;
     let admitted = bundle.admit(&plan)?;
