@@ -1,5 +1,6 @@
-//! Edits the PTX of some kernels at random, one edit at a time, executes it here, and counts what no case saw, by kind and by reason.
-//! Edits that changed nothing for a reason that is not known are printed. The exit code is 2 if a kernel cannot be compiled.
+//! Edits the PTX of some kernels at random, one edit at a time, executes it here, and counts what no case saw, by kind
+//! and by reason. Edits that changed nothing for a reason that is not known are printed. The exit code is 2 if a kernel
+//! cannot be compiled.
 //!
 //!     cargo xtask execute --edits COUNT [--seed SEED] [TARGET] [STEM...]
 //!     cargo run -p vosti-cubin --example edited_texts -- SEED COUNT [TARGET] [STEM...]

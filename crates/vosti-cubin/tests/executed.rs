@@ -14,7 +14,7 @@ use vosti_cubin::{Artifact, Executed, Toolchain, execute};
 use vosti_kernels::{Spec, parse_stem};
 use vosti_model::plan::specs;
 use vosti_model::{ModelPlan, Target};
-use vosti_ptx::{Cases, Compiled};
+use vosti_ptx::{Cases, Compiled, Edit, Seen};
 
 const TARGET: &str = "cuda-sm80";
 /// The bundle of the first is executed whole; of the others the kernels that no model before has.
@@ -36,7 +36,7 @@ const MODELS: [&str; 13] = [
 
 /// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, and attention over several
 /// pages ahead.
-const LONG: [&str; 8] = [
+const LONG: [&str; 9] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
     "expert_glu-bf16-ACT2-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
@@ -45,7 +45,11 @@ const LONG: [&str; 8] = [
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS1-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
     "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H200",
+    EDITED,
 ];
+
+/// A kernel whose text is edited at random.
+const EDITED: &str = "read_state-bf16-BK32-BQ16-DK32-DV16-GROUP2-HEIGHT16-KEY_HEADS2-PAGE64";
 
 /// Kernels of models whose matrices are in blocks of integers.
 const INTEGERS: [&str; 7] = [
@@ -180,6 +184,20 @@ fn every_broken_text_is_found_by_name() {
         let (artifact, cases) = broken(control, &all);
         assert_eq!(said(control, artifact, cases), None, "{} is noticed, but {why}", control.name);
     }
+}
+
+/// A sample of what `cargo xtask execute --edits` does.
+#[test]
+fn most_random_edits_of_a_text_are_seen() {
+    let Some(artifacts) = artifacts() else { return };
+    let all = cases([&EDITED].into_iter(), artifacts);
+    let (artifact, cases) = &all[EDITED];
+    let edits = Edit::some(&artifact.ptx, 8, 1);
+    let seen = on_all_cores(&edits, |edit| (edit.to_string(), cases.see(&compiled(artifact), edit)));
+    let many = |like: fn(&Seen) -> bool| seen.iter().filter(|(_, seen)| like(seen)).count();
+    assert_eq!((seen.len(), many(|seen| matches!(seen, Seen::Stopped(_) | Seen::Bits))), (46, 38), "{seen:#?}");
+    // A zero that is stored before it is loaded again, and a barrier that another one stands beside.
+    assert_eq!(many(|seen| *seen == Seen::Nothing), 2, "{seen:#?}");
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Buffers for any kernel by its contract: ragged edges, spare programs, page tables, splits.
 //!
-//! Tile IR and a GPU add the lanes of a tile along an axis in different orders, and no certificate compares them. So numbers whose
-//! sum a kernel takes in this way are such that every order gives the same bits: multiples of 1/8 for norms, and for attention
-//! the keys that [`crate::keys`] describes, and for layers with a state those of [`crate::states`]. All other numbers are
-//! arbitrary. None is denormal.
-//! Read next: [`crate::compare`].
+//! Tile IR and a GPU add the lanes of a tile along an axis in different orders, and no certificate compares them. So
+//! numbers whose sum a kernel takes in this way are such that every order gives the same bits: multiples of 1/8 for
+//! norms, and for attention the keys that [`crate::keys`] describes, and for layers with a state those of
+//! [`crate::states`]. All other numbers are arbitrary. None is denormal. Read next: [`crate::compare`].
 
 use crate::keys::Keys;
 use crate::states::States;
@@ -139,7 +138,8 @@ fn sums(kernel: &Kernel) -> bool {
 }
 
 impl Step {
-    /// Requests of random lengths, at most HEIGHT rows of one in a query tile, or one request in one tile; the last tiles are spare.
+    /// Requests of random lengths, at most HEIGHT rows of one in a query tile, or one request in one tile; the last
+    /// tiles are spare.
     fn new(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
         let page = size(spec, "PAGE");
         let (requests, height) = match shape {
@@ -200,8 +200,8 @@ impl Step {
         requests
     }
 
-    /// One row somewhere; or the last row of the first page, the last row of a page and the next page's first, and rows that begin
-    /// inside of a page and go on behind the end of another.
+    /// One row somewhere; or the last row of the first page, the last row of a page and the next page's first, and rows
+    /// that begin inside of a page and go on behind the end of another.
     fn around_pages(page: usize, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
         match rows {
             0..=3 => vec![(rows, random.below(150))],

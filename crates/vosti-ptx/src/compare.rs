@@ -107,7 +107,8 @@ impl Cases {
         &self.names
     }
 
-    /// Executes an edited text on every case. The steps of a block are limited to what the cases need, several times over.
+    /// Executes an edited text on every case. The steps of a block are limited to what the cases need, several times
+    /// over.
     pub fn see(&self, compiled: &Compiled<'_>, edit: &Edit) -> Seen {
         let of = |ptx: &str| self.check_within(&Compiled { ptx, ..*compiled }, EDITED_STEPS_MAX);
         match of(&edit.apply(compiled.ptx)) {

@@ -1,6 +1,8 @@
-//! Every single edit of a text by kind: what a wrong compiler might have written. An execution should find each of them.
+//! Every single edit of a text by kind: what a wrong compiler might have written. An execution should find each of
+//! them.
 //!
-//! Edits are of words, not of meanings: some change nothing. [`Edit::commutes`] and [`Edit::looping`] say of two reasons whether they hold.
+//! Edits are of words, not of meanings: some change nothing. [`Edit::commutes`] and [`Edit::looping`] say of two
+//! reasons whether they hold.
 
 use crate::case::Random;
 use crate::text::without_comments;
@@ -128,7 +130,8 @@ impl Edit {
         self.kind == Kind::Exchanged && (named || product && first_two())
     }
 
-    /// The text with a loop without end in the place of the line, for the threads that execute it: if a run ends, none did.
+    /// The text with a loop without end in the place of the line, for the threads that execute it: if a run ends, none
+    /// did.
     pub fn looping(&self, ptx: &str) -> String {
         let guard = self.was.split_whitespace().next().filter(|word| word.starts_with('@')).unwrap_or("");
         self.with(ptx, &format!("$edited: {guard} bra $edited;"))

@@ -1,14 +1,16 @@
 //! Keys, values and log-decays of layers with a state, whose sums have one value in every order.
 //!
-//! A store of a delta rule adds, along an axis, the products of a row's key with the keys of its page and with the state, and the
-//! weighted values of the page. Here
-//! - a key has at most two numbers that are not zero, and each of its places is not zero in at most two rows of a page. So a row's key
-//!   meets those of two other rows, and none of these sums has more than two terms that are not zero: it is rounded once;
-//! - the key of a page's last row is zero, so that its sums are, and where a step has no other row of the page, the keys of earlier
-//!   steps are dense: so the product at the page's end has all of its terms;
+//! A store of a delta rule adds, along an axis, the products of a row's key with the keys of its page and with the
+//! state, and the weighted values of the page. Here
+//! - a key has at most two numbers that are not zero, and each of its places is not zero in at most two rows of a page.
+//!   So a row's key meets those of two other rows, and none of these sums has more than two terms that are not zero: it
+//!   is rounded once;
+//! - the key of a page's last row is zero, so that its sums are, and where a step has no other row of the page, the
+//!   keys of earlier steps are dense: so the product at the page's end has all of its terms;
 //! - log-decays fall along a page, so that no weight grows.
 //!
-//! Matrix products of FP32 numbers are no such sums: their order is tile IR's. Where a kernel has no other sums, keys are dense.
+//! Matrix products of FP32 numbers are no such sums: their order is tile IR's. Where a kernel has no other sums, keys
+//! are dense.
 
 use crate::case::{Random, int};
 use vosti_kernels::Spec;
