@@ -40,6 +40,13 @@ fn with(text: &str, part: &str, n: isize, from: &str, to: &str) -> Option<String
     line(text, part, n, |line| line.replacen(from, to, 1))
 }
 
+/// The text with every line changed that has `part` and ends in `end`.
+fn everywhere(text: &str, (part, end): (&str, &str), from: &str, to: &str) -> Option<String> {
+    let of = |line: &str| line.contains(part) && line.ends_with(end);
+    let changed = |line: &str| if of(line) { line.replacen(from, to, 1) } else { line.into() };
+    text.lines().any(of).then(|| text.lines().map(changed).collect::<Vec<_>>().join("\n"))
+}
+
 /// Exchanges the words at two places of a line's operands (the first operand is 0).
 fn swapped(text: &str, part: &str, n: isize, a: usize, b: usize) -> Option<String> {
     line(text, part, n, |line| {
@@ -156,7 +163,7 @@ pub const CONTROLS: &[Control] = controls! {
     "a load's predicate negated", "rmsnorm-", GLOBAL, |t| with(t, "ld.global.v4", 0, "@%p", "@!%p");
     "one row more", "rmsnorm-", GLOBAL, |t| with(t, "setp.lt.s32", 0, "setp.lt", "setp.le");
     "a column's bound negated", "linear-bf16-BK64-BM16", GLOBAL, |t| with(t, "setp.lt.u64", 0, "setp.lt.u64", "setp.ge.u64");
-    "a mask of seen keys off by one", "attend-", BITS, |t| with(t, "setp.gt.s32", 9, "setp.gt", "setp.ge");
+    "a mask of seen keys off by one", "attend-", BITS, |t| everywhere(t, ("setp.gt.s32", "%r17;"), "setp.gt", "setp.ge");
     "a loop's end negated", "linear-bf16-BK64-BM16", BITS, |t| with(t, "bra", -1, "@%p", "@!%p");
     // Numbers.
     "another distance of a shuffle", "rmsnorm-", BITS, |t| with(t, "shfl.sync", 0, ", 16,", ", 8,");
