@@ -32,7 +32,7 @@ request! {
         /// A text, several, a list of token ids, or several such lists.
         pub prompt: Prompt,
         /// The text after the answer: the model fills the gap between the prompt and this text. Only with a prompt of one
-        /// text, and a model whose vocabulary has tokens for it (Qwen, StarCoder, Granite, DeepSeek Coder, Code Llama, Codestral).
+        /// text, and a model whose vocabulary has tokens for it (Qwen, StarCoder, Granite, DeepSeek Coder, Code Llama, Codestral, GLM 4.5).
         pub suffix: Option<String>,
         /// Begin the answer's text with the prompt's. With `max_tokens` 0 the prompt is only scored. Default false.
         pub echo: Option<bool>,
