@@ -8,13 +8,14 @@ on BK.
 """
 import triton
 import triton.language as tl
+from columns import load_head, within
 
 
 # /// contract
 # shape = "recur_read"
 # grid = ["tiles", "KEY_HEADS", "GROUP"]
 # where = ["HEIGHT <= BQ"]
-# text = ["BK"]
+# text = ["BK", "DP"]
 # [params]
 # q = "in 0 f32"
 # tile_table = "tile_table"
@@ -40,7 +41,7 @@ import triton.language as tl
 # ///
 @triton.jit
 def read_state(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, values, decays, ends, out, KEY_HEADS, GROUP,
-               HEIGHT, DK: tl.constexpr, DV: tl.constexpr, PAGE: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr):
+               HEIGHT, DK: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr):
     HEADS = KEY_HEADS * GROUP
     tile = tl.program_id(0)
     key_head = tl.program_id(1)
@@ -50,7 +51,7 @@ def read_state(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, v
     count = tl.load(tile_rows + tile)
     start = tl.load(tile_pos + tile)
     t = tl.arange(0, BQ)
-    e = tl.arange(0, DV)
+    e = tl.arange(0, DP)
     j = tl.arange(0, PAGE)
     live = t < count
     p = start + t  # each lane's logical position
@@ -60,23 +61,23 @@ def read_state(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, v
     own_page = tl.load(page_table + table + p // PAGE, mask=live, other=0)
     own = tl.load(decays + ((own_page.to(tl.int64) * HEADS + head) * PAGE + p % PAGE), mask=live, other=0.0)
 
-    result = tl.zeros((BQ, DV), tl.float32)
+    result = tl.zeros((BQ, DP), tl.float32)
     for i in range(start // PAGE, tl.where(count > 0, (start + count + (PAGE - 1)) // PAGE, 0)):
         page = tl.load(page_table + table + i)
         line = (page.to(tl.int64) * HEADS + head) * PAGE + j
-        page_u = tl.load(values + (line[:, None] * DV + e[None, :]))
+        page_u = load_head(values + (line[:, None] * DV + e[None, :]), e[None, :], DV, DP)
         page_c = tl.load(decays + line)
         before = tl.load(page_table + table + (i - 1), mask=i > 0, other=0)
 
         near = tl.zeros((BQ, PAGE), tl.float32)
-        kept = tl.zeros((BQ, DV), tl.float32)
+        kept = tl.zeros((BQ, DP), tl.float32)
         for b in tl.static_range(DK // BK):
             d = b * BK + tl.arange(0, BK)
             queries = tl.load(q + ((row * KEY_HEADS + key_head)[:, None] * DK + d[None, :]), mask=live[:, None], other=0.0)
             page_k = tl.load(keys + (line[:, None] * DK + d[None, :]))
             near = tl.dot(queries, tl.trans(page_k), near, input_precision="ieee")
             end = ((before.to(tl.int64) * HEADS + head) * DK + d[:, None]) * DV + e[None, :]
-            state = tl.load(ends + end, mask=i > 0, other=0.0)
+            state = tl.load(ends + end, mask=within(i > 0, e[None, :], DV, DP), other=0.0)
             kept = tl.dot(queries, state, kept, input_precision="ieee")
         seen = i * PAGE + j[None, :] <= p[:, None]
         near = tl.where(seen, tl.exp(own[:, None] - page_c[None, :]) * near, 0.0)
@@ -86,4 +87,5 @@ def read_state(q, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, v
         result = tl.where((p // PAGE == i)[:, None], new, result)
 
     # Unseen entries of a page added +0 or -0. `+ 0.0` turns a -0 into +0, so that they do not show.
-    tl.store(out + ((row * HEADS + head)[:, None] * DV + e[None, :]), result + 0.0, mask=live[:, None])
+    tl.store(out + ((row * HEADS + head)[:, None] * DV + e[None, :]), result + 0.0,
+             mask=within(live[:, None], e[None, :], DV, DP))

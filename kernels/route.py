@@ -3,6 +3,9 @@
 A NaN logit counts as -inf. If SIGMOID is 0, a score is the softmax of all logits; if it is 1, `1 / (1 + exp(-x))`. A sigmoid has a bias
 that joins the score for the choice alone. If NORMED is 1, the chosen scores are divided by their sum; with a softmax that is the softmax
 of the chosen logits. EP lanes hold all E experts, PLACES lanes all TOPK choices.
+
+With GROUPS groups of MEMBERS experts each, experts outside of the KEPT best groups count as -inf. A group is as good as the sum of the two
+largest keys in it, of equal ones the first. GROUPS and KEPT are 0 where there are no groups.
 """
 import triton
 import triton.language as tl
@@ -14,7 +17,7 @@ NONE = tl.constexpr(16777216.0)
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
-# where = ["E <= EP", "TOPK <= PLACES", "TOPK <= E"]
+# where = ["E <= EP", "TOPK <= PLACES", "TOPK <= E", "KEPT <= GROUPS"]
 # [params]
 # x = "in 0 f32"
 # rows = "rows"
@@ -25,6 +28,9 @@ NONE = tl.constexpr(16777216.0)
 # TOPK = "dim 1..64"
 # SIGMOID = "dim 0..1"
 # NORMED = "dim 0..1"
+# GROUPS = "dim 0..64"
+# MEMBERS = "dim 1..4096"
+# KEPT = "dim 0..64"
 # SCALE = "number"
 # [shapes]
 # x = ["rows", "E"]
@@ -33,8 +39,8 @@ NONE = tl.constexpr(16777216.0)
 # shares = ["rows", "TOPK"]
 # ///
 @triton.jit
-def route(x, rows, bias, ids, shares, E, TOPK, SIGMOID, NORMED, SCALE, EP: tl.constexpr, PLACES: tl.constexpr,
-          BM: tl.constexpr):
+def route(x, rows, bias, ids, shares, E, TOPK, SIGMOID, NORMED, GROUPS, MEMBERS, KEPT, SCALE, EP: tl.constexpr,
+          PLACES: tl.constexpr, BM: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
     column = tl.arange(0, EP)[None, :]
@@ -51,6 +57,21 @@ def route(x, rows, bias, ids, shares, E, TOPK, SIGMOID, NORMED, SCALE, EP: tl.co
     key = tl.where(key == key, key, float("-inf"))
     key = tl.where(column < E, key, float("nan"))
     number = column.to(tl.float32)
+    # A lane of a group that is not kept has a number here.
+    left_out = tl.full((BM, EP), float("nan"), tl.float32)
+    for g in range(0, GROUPS):
+        inside = (column >= g * MEMBERS) & (column < (g + 1) * MEMBERS)
+        own = tl.where(inside, key, float("nan"))
+        best = tl.maximum(tl.max(own, 1), float("-inf"))[:, None]
+        first = tl.min(tl.where(best <= own, number, NONE), 1)[:, None]
+        second = tl.maximum(tl.max(tl.where(number == first, float("nan"), own), 1), float("-inf"))[:, None]
+        both = best + second
+        left_out = tl.where(inside, tl.where(both == both, both, float("-inf")), left_out)
+    for j in range(0, KEPT):
+        best = tl.maximum(tl.max(left_out, 1), float("-inf"))[:, None]
+        first = tl.min(tl.where(best <= left_out, number, NONE), 1)[:, None]
+        left_out = tl.where((first <= number) & (number < first + MEMBERS), float("nan"), left_out)
+    key = tl.where(left_out == left_out, float("-inf"), key)
     place = tl.arange(0, PLACES)[None, :]
     chosen = tl.full((BM, PLACES), 0.0, tl.float32)
     share = tl.full((BM, PLACES), 0.0, tl.float32)

@@ -9,11 +9,13 @@ So all sums are the same wherever a step begins. No number stored is other than 
 """
 import triton
 import triton.language as tl
+from columns import load_head, store_head, within
 
 
 # /// contract
 # shape = "recur_store"
 # grid = ["tiles", "KEY_HEADS", "GROUP"]
+# text = ["DP"]
 # [params]
 # k = "in 0 f32"
 # x = "in 1 f32"
@@ -42,7 +44,7 @@ import triton.language as tl
 # ///
 @triton.jit
 def store_mamba(k, x, g, dt, tile_table, tile_row, tile_rows, tile_pos, page_table, keys, values, decays, ends,
-                KEY_HEADS, GROUP, DK: tl.constexpr, DV: tl.constexpr, PAGE: tl.constexpr):
+                KEY_HEADS, GROUP, DK: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
     LARGEST: tl.constexpr = 3.3895313892515355e38
     HEADS = KEY_HEADS * GROUP
     tile = tl.program_id(0)
@@ -53,7 +55,7 @@ def store_mamba(k, x, g, dt, tile_table, tile_row, tile_rows, tile_pos, page_tab
     count = tl.load(tile_rows + tile)
     start = tl.load(tile_pos + tile)
     d = tl.arange(0, DK)
-    e = tl.arange(0, DV)
+    e = tl.arange(0, DP)
     j = tl.arange(0, PAGE)
 
     # The entries of the first row's page that earlier steps stored, and the state at its start. A padding tile (count = 0) reads
@@ -63,12 +65,12 @@ def store_mamba(k, x, g, dt, tile_table, tile_row, tile_rows, tile_pos, page_tab
     here = tl.load(page_table + table + begun, mask=count > 0, other=0)
     lines = (here.to(tl.int64) * HEADS + head) * PAGE + j
     page_k = tl.load(keys + (lines[:, None] * DK + d[None, :]), mask=old[:, None], other=0.0)
-    page_u = tl.load(values + (lines[:, None] * DV + e[None, :]), mask=old[:, None], other=0.0)
+    page_u = tl.load(values + (lines[:, None] * DV + e[None, :]), mask=within(old[:, None], e[None, :], DV, DP), other=0.0)
     page_c = tl.load(decays + lines, mask=old, other=0.0)
     follows = (count > 0) & (begun > 0)
     before = tl.load(page_table + table + (begun - 1), mask=follows, other=0)
     end = ((before.to(tl.int64) * HEADS + head) * DK + d[:, None]) * DV + e[None, :]
-    state = tl.load(ends + end, mask=follows, other=0.0)
+    state = tl.load(ends + end, mask=within(follows, e[None, :], DV, DP), other=0.0)
     for i in range(start, start + count):
         at = i % PAGE
         row = (first + (i - start)).to(tl.int64)
@@ -77,7 +79,7 @@ def store_mamba(k, x, g, dt, tile_table, tile_row, tile_rows, tile_pos, page_tab
 
         own_k = tl.load(k + ((row * KEY_HEADS + key_head) * DK + d))
         own_k = tl.where(tl.abs(own_k) <= LARGEST, own_k, 0.0)
-        own_x = tl.load(x + ((row * HEADS + head) * DV + e))
+        own_x = load_head(x + ((row * HEADS + head) * DV + e), e, DV, DP)
         step = tl.load(dt + (row * HEADS + head))
         decay = tl.load(g + (row * HEADS + head))
         # The row before has the page's decay so far; a sum of one number and zeros is that number.
@@ -86,7 +88,7 @@ def store_mamba(k, x, g, dt, tile_table, tile_row, tile_rows, tile_pos, page_tab
         own_u = step * own_x
         own_u = tl.where(tl.abs(own_u) <= LARGEST, own_u, 0.0)
         tl.store(keys + (line * DK + d), own_k)
-        tl.store(values + (line * DV + e), own_u)
+        store_head(values + (line * DV + e), own_u, e, DV, DP)
         tl.store(decays + line, own_c)
         own = j == at
         page_k = tl.where(own[:, None], own_k[None, :], page_k)
@@ -99,4 +101,4 @@ def store_mamba(k, x, g, dt, tile_table, tile_row, tile_rows, tile_pos, page_tab
             state = tl.dot(tl.trans(faded), page_u, tl.exp(own_c) * state, input_precision="ieee")
             state = tl.where(tl.abs(state) <= LARGEST, state, 0.0)
             cells = ((page.to(tl.int64) * HEADS + head) * DK + d[:, None]) * DV + e[None, :]
-            tl.store(ends + cells, state)
+            store_head(ends + cells, state, e[None, :], DV, DP)

@@ -212,7 +212,13 @@ def route(l):
     sigmoid = l.int("SIGMOID")
     with np.errstate(over="ignore"):
         score = 1 / (1 + np.exp(-x)) if sigmoid else np.exp(x - x.max(1, keepdims=True))
-    order = np.argsort(-(score + l["bias"][:e] if sigmoid else x), axis=1, kind="stable")[:, :topk]
+    key = score + l["bias"][:e] if sigmoid else x.copy()
+    if l.int("GROUPS"):
+        groups = key.reshape(len(key), l.int("GROUPS"), l.int("MEMBERS"))
+        worth = np.sort(groups, axis=2)[:, :, -2:].sum(2)
+        for row, left_out in enumerate(np.argsort(-worth, axis=1, kind="stable")[:, l.int("KEPT"):]):
+            groups[row, left_out] = -np.inf
+    order = np.argsort(-key, axis=1, kind="stable")[:, :topk]
     share = np.take_along_axis(score, order, 1)
     total = share.sum(1, keepdims=True) if l.int("NORMED") else 1.0 if sigmoid else score.sum(1, keepdims=True)
     share = share / total * l.constants["SCALE"]

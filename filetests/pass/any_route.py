@@ -1,7 +1,7 @@
 """The experts of a row and their weights, from its router logits: the TOPK largest, of equal ones the lowest index first.
 
 A NaN logit counts as -inf. SIGMOID 0 scores by softmax, 1 by `1 / (1 + exp(-x))`; the bias joins the score for the choice alone.
-NORMED 1 divides the chosen scores by their sum.
+NORMED 1 divides the chosen scores by their sum. Of GROUPS groups, the KEPT whose two largest keys have the largest sums.
 """
 import triton
 import triton.language as tl
@@ -12,7 +12,7 @@ NONE = tl.constexpr(16777216.0)
 # /// contract
 # shape = "rowwise"
 # grid = ["cdiv(rows, BM)"]
-# where = ["E <= EP", "TOPK <= PLACES", "TOPK <= E"]
+# where = ["E <= EP", "TOPK <= PLACES", "TOPK <= E", "KEPT <= GROUPS"]
 # [params]
 # x = "in 0 f32"
 # rows = "rows"
@@ -23,6 +23,9 @@ NONE = tl.constexpr(16777216.0)
 # TOPK = "dim 1..64"
 # SIGMOID = "dim 0..1"
 # NORMED = "dim 0..1"
+# GROUPS = "dim 0..64"
+# MEMBERS = "dim 1..4096"
+# KEPT = "dim 0..64"
 # SCALE = "number"
 # [constants]
 # EP = 16
@@ -35,7 +38,7 @@ NONE = tl.constexpr(16777216.0)
 # shares = ["rows", "TOPK"]
 # ///
 @triton.jit
-def kernel(x, rows, bias, ids, shares, E, TOPK, SIGMOID, NORMED, SCALE, EP: tl.constexpr,
+def kernel(x, rows, bias, ids, shares, E, TOPK, SIGMOID, NORMED, GROUPS, MEMBERS, KEPT, SCALE, EP: tl.constexpr,
            PLACES: tl.constexpr, BM: tl.constexpr):
     m = tl.load(rows)
     row = tl.program_id(0) * BM
@@ -53,6 +56,21 @@ def kernel(x, rows, bias, ids, shares, E, TOPK, SIGMOID, NORMED, SCALE, EP: tl.c
     key = tl.where(key == key, key, float("-inf"))
     key = tl.where(column < E, key, float("nan"))
     number = column.to(tl.float32)
+    # A lane of a group that is not kept has a number here.
+    left_out = tl.full((BM, EP), float("nan"), tl.float32)
+    for g in range(0, GROUPS):
+        inside = (column >= g * MEMBERS) & (column < (g + 1) * MEMBERS)
+        own = tl.where(inside, key, float("nan"))
+        best = tl.maximum(tl.max(own, 1), float("-inf"))[:, None]
+        first = tl.min(tl.where(best <= own, number, NONE), 1)[:, None]
+        second = tl.maximum(tl.max(tl.where(number == first, float("nan"), own), 1), float("-inf"))[:, None]
+        both = best + second
+        left_out = tl.where(inside, tl.where(both == both, both, float("-inf")), left_out)
+    for j in range(0, KEPT):
+        best = tl.maximum(tl.max(left_out, 1), float("-inf"))[:, None]
+        first = tl.min(tl.where(best <= left_out, number, NONE), 1)[:, None]
+        left_out = tl.where((first <= number) & (number < first + MEMBERS), float("nan"), left_out)
+    key = tl.where(left_out == left_out, float("-inf"), key)
     place = tl.arange(0, PLACES)[None, :]
     chosen = tl.full((BM, PLACES), 0.0, tl.float32)
     share = tl.full((BM, PLACES), 0.0, tl.float32)

@@ -21,6 +21,8 @@ pub struct Facts {
     pub context: usize,
     /// The smallest sliding window, where the model has one.
     pub window: Option<usize>,
+    /// Whether layers have a state, so that a cached prefix is continued from one.
+    pub states: bool,
 }
 
 /// The settings of one engine, which may vary. The deployment (weights, kernels, page size) is the subject's.

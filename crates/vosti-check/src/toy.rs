@@ -251,6 +251,7 @@ impl Toy {
             special: vec![0, 1, 2],
             context: CONTEXT as usize,
             window: Some(WINDOW as usize),
+            states: false,
         };
         Toy { facts, program: program(), fault, submitted: Cell::new(0), pool_tokens: Cell::new(0) }
     }

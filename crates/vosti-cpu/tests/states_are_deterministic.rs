@@ -37,6 +37,7 @@ impl Hybrid {
             vocab: VOCAB,
             context: program.context as usize,
             window: program.groups.iter().filter_map(|group| group.window).min().map(|window| window as usize),
+            states: true,
             ..Facts::default()
         };
         Hybrid { facts, program, admitted }

@@ -72,6 +72,8 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbe
             ("KEYS", _) => pick(256, 64).into(),
             ("WIDTH", _) => pick(4608, 256).into(),
             ("GROUPS", _) => 2.into(),
+            ("MEMBERS", _) => (constant("EP") / 2).into(),
+            ("KEPT", _) => 1.into(),
             ("E", "route") => either(constant("EP"), constant("EP") * 5 / 8).into(),
             ("E", _) => pick(64, 6).into(),
             ("TOPK", _) => 8.into(),

@@ -49,7 +49,7 @@ const LONG: [&str; 9] = [
 ];
 
 /// A kernel whose text is edited at random.
-const EDITED: &str = "read_state-bf16-BK32-BQ16-DK32-DV16-GROUP2-HEIGHT16-KEY_HEADS2-PAGE64";
+const EDITED: &str = "read_state-bf16-BK32-BQ16-DK32-DP16-DV16-GROUP2-HEIGHT16-KEY_HEADS2-PAGE64";
 
 /// Kernels of models whose matrices are in blocks of integers.
 const INTEGERS: [&str; 7] = [
@@ -70,9 +70,9 @@ const SM90: [&str; 8] = [
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
     "expert_glu-bf16-ACT0-BK64-BM64-BN64-E3-K136-N72-SWAP1-TOPK10-WHOLE1",
     "expert_down-bf16-BK64-BM16-BN64-E9-K136-LANES16-N72-SWAP1-TOPK10-WHOLE1",
-    "read_state-bf16-BK32-BQ16-DK32-DV16-GROUP2-HEIGHT16-KEY_HEADS2-PAGE64",
+    "read_state-bf16-BK32-BQ16-DK32-DP16-DV16-GROUP2-HEIGHT16-KEY_HEADS2-PAGE64",
     "store_delta-bf16-ACROSS1-DK32-DV16-GROUP2-KEY_HEADS2-PAGE64",
-    "store_mamba-bf16-DK32-DV16-GROUP2-KEY_HEADS2-PAGE64",
+    "store_mamba-bf16-DK32-DP16-DV16-GROUP2-KEY_HEADS2-PAGE64",
 ];
 
 /// The plan of a tiny model.

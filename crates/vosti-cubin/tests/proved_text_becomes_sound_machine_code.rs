@@ -87,14 +87,16 @@ fn large_heads_fit_every_target() {
 }
 
 /// A program has registers for 64 columns of a state, with the page's entries beside them: the largest state of each kernel that
-/// GPUs have a text for.
+/// GPUs have a text for, and a slice of a head of 80.
 #[test]
 fn states_fit_every_target() {
     let Some(tool) = toolchain() else { return };
     let stems = [
-        "read_state-bf16-BK32-BQ16-DK256-DV64-GROUP2-HEIGHT16-KEY_HEADS16-PAGE64",
+        "read_state-bf16-BK32-BQ16-DK256-DP64-DV64-GROUP2-HEIGHT16-KEY_HEADS16-PAGE64",
+        "read_state-bf16-BK32-BQ16-DK128-DP64-DV40-GROUP32-HEIGHT16-KEY_HEADS8-PAGE64",
         "store_delta-bf16-ACROSS1-DK128-DV64-GROUP4-KEY_HEADS16-PAGE64",
-        "store_mamba-bf16-DK256-DV64-GROUP2-KEY_HEADS16-PAGE64",
+        "store_mamba-bf16-DK256-DP64-DV64-GROUP2-KEY_HEADS16-PAGE64",
+        "store_mamba-bf16-DK128-DP64-DV40-GROUP32-KEY_HEADS8-PAGE64",
     ];
     let specs = stems.map(|stem| parse_stem(stem).unwrap());
     for arch in Arch::ALL {

@@ -33,8 +33,14 @@ pub struct Counters {
     pub published: u64,
     /// Evictions: of a whole block, or of a block's page in one group with a window.
     pub evictions: u64,
+    /// Pages with a state at their end that were evicted.
+    pub states_evicted: u64,
+    /// Times a sequence attached blocks, and with them the state at the end of the last one.
+    pub states_attached: u64,
     /// Sequences that lost their pages and will recompute.
     pub preemptions: u64,
+    /// Positions that were computed, lost in a preemption and not found in the cache at the next start.
+    pub positions_lost: u64,
     /// Page-table entries released behind a sliding window.
     pub released_behind: u64,
     /// Draft tokens that the device computed.

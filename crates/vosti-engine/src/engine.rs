@@ -469,13 +469,7 @@ impl<D: FloatDevice> Engine<D> {
     /// Evicts every block that no sequence uses from the prefix cache; returns their number.
     pub fn evict_all(&mut self) -> usize {
         let before = self.prefix.len();
-        while let Some(leaf) = self.prefix.leaf() {
-            if self.core.evict(leaf).is_err() {
-                break;
-            }
-            self.prefix.evicted(leaf);
-            self.counters.evictions += 1;
-        }
+        while self.evict_leaf() {}
         before - self.prefix.len()
     }
 }

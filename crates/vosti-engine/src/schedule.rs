@@ -214,20 +214,35 @@ impl<D: FloatDevice> Engine<D> {
             while let Some(block) = self.prefix.pop_idle(group, landmarks) {
                 if self.core.evict_page(block, group).is_ok() {
                     self.counters.evictions += 1;
+                    self.counters.states_evicted += u64::from(self.has_state(group));
                     return true;
                 }
             }
             return false;
         }
+        self.evict_leaf()
+    }
+
+    /// Evicts the block that is next; whether there was one.
+    pub(crate) fn evict_leaf(&mut self) -> bool {
         let Some(leaf) = self.prefix.leaf() else {
             return false;
         };
+        let groups = 0..self.core.program().groups.len();
+        let held = |group: &usize| self.core.block(leaf).is_some_and(|block| block.has_page(*group));
+        let states = groups.filter(|group| self.has_state(*group) && held(group)).count();
         if self.core.evict(leaf).is_err() {
             return false;
         }
         self.prefix.evicted(leaf);
         self.counters.evictions += 1;
+        self.counters.states_evicted += states as u64;
         true
+    }
+
+    /// Whether a page of the group has a state at its end.
+    fn has_state(&self, group: usize) -> bool {
+        !self.core.program().groups[group].state.is_empty()
     }
 
     /// Releases pages that the next row does not see.
@@ -391,13 +406,16 @@ impl<D: FloatDevice> Engine<D> {
 
     /// Counts a start. Tokens count at a sequence's first start only, as in vLLM's metrics: they are then tokens of the prompt.
     fn count_hit(&mut self, serial: Serial, hit: usize) {
+        let has_states = (0..self.core.program().groups.len()).any(|group| self.has_state(group));
         let Some(sequence) = self.sequences.get_mut(&serial) else {
             return;
         };
+        self.counters.positions_lost += sequence.reached.saturating_sub(hit) as u64;
         if !sequence.use_prefix_cache || !self.policy.prefix_cache {
             return;
         }
         self.counters.prefix_hits += u64::from(hit > 0);
+        self.counters.states_attached += u64::from(hit > 0 && has_states);
         if sequence.cached_tokens.is_none() {
             self.counters.prefix_query_tokens += sequence.prompt_len as u64;
             self.counters.prefix_hit_tokens += hit as u64;

@@ -102,9 +102,15 @@ CONFIGS = {
                      n_routed_experts=10, num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=2,
                      first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, n_group=1, topk_group=1,
                      use_qk_norm=True, partial_rotary_factor=0.5),
+    # transformers has no Ling; its layer is GLM 4.5's under other names.
+    "ling": dict(PLAIN, model_type="bailing_moe", tie_word_embeddings=False, head_dim=32, num_experts=12, num_experts_per_tok=4,
+                 moe_intermediate_size=32, num_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+                 n_group=4, topk_group=2, use_qk_norm=True, partial_rotary_factor=0.5, score_function="sigmoid"),
     "mamba2": dict(SHARED, model_type="mamba2", num_hidden_layers=3, num_heads=8, head_dim=16, state_size=32, n_groups=2, expand=2,
                    conv_kernel=4, layer_norm_epsilon=1e-6, tie_word_embeddings=False),
     "nemotron-h": dict(NEMOTRON, hybrid_override_pattern="M-*M-", num_hidden_layers=5, intermediate_size=96),
+    "nemotron-nano": dict(NEMOTRON, hybrid_override_pattern="M-*M-", num_hidden_layers=5, intermediate_size=96, mamba_num_heads=4,
+                          mamba_head_dim=80, ssm_state_size=128),
     "nemotron3": dict(NEMOTRON, hybrid_override_pattern="ME*ME", num_hidden_layers=5, n_routed_experts=10, num_experts_per_tok=2,
                       moe_intermediate_size=32, moe_shared_expert_intermediate_size=64, n_shared_experts=1, norm_topk_prob=True,
                       routed_scaling_factor=2.5, n_group=1, topk_group=1),
@@ -149,8 +155,8 @@ CONFIGS = {
 # so that the last chosen expert and the next one are far apart in every row: another expert is another row.
 SEEDS = {"qwen2": 100, "ministral": 100, "ministral3": 101, "phi3": 103, "gemma2": 6, "olmo2": 103, "olmo3": 100, "granite": 9,
          "granite4": 10, "granite4-h": 10, "granite4-moe": 167, "smollm3": 102, "ernie4_5": 103, "lfm2": 705, "lfm2-moe": 301, "qwen3_5": 936,
-         "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828,
-         "mamba2": 11, "nemotron-h": 9, "nemotron3": 19, "falcon-h1": 13, "minimax-m2": 571, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
+         "qwen3_5-moe": 1249, "qwen3-next": 182, "qwen3-moe": 310, "olmoe": 295, "gpt-oss": 543, "mixtral": 372, "granite-moe": 358, "glm4-moe": 828, "ling": 217,
+         "mamba2": 11, "nemotron-h": 9, "nemotron-nano": 30, "nemotron3": 19, "falcon-h1": 13, "minimax-m2": 571, "llama": 2000, "llama-untied": 12, "qwen3": 3002, "qwen3-ragged": 4007, "gemma3": 1003, "gemma4": 1004, "gemma4-moe": 1032,
          "gemma4-e2b": 1033, "gemma4-e4b": 1034, "gemma4-shared": 1005}
 
 
@@ -232,17 +238,43 @@ def published(state, model_type):
     return out
 
 
+LING = {"model.embed_tokens": "model.word_embeddings", "self_attn.o_proj": "attention.dense", "self_attn.q_norm": "attention.query_layernorm",
+        "self_attn.k_norm": "attention.key_layernorm", "gate.e_score_correction_bias": "gate.expert_bias"}
+
+
+def lings(state):
+    """GLM's tensors with Ling's names: queries, keys and values are one."""
+    out = {}
+    for name, tensor in state.items():
+        for own, theirs in LING.items():
+            name = name.replace(own, theirs)
+        layer, _, part = name.partition("self_attn.")
+        if part in ("k_proj.weight", "v_proj.weight"):
+            continue
+        if part == "q_proj.weight":
+            tensor = torch.cat([state[f"{layer}self_attn.{x}_proj.weight"] for x in "qkv"])
+            name = f"{layer}attention.query_key_value.weight"
+        out[name] = tensor
+    return out
+
+
 def make(name, settings, seed):
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     settings = json.loads(json.dumps(settings))
     model_type = settings.pop("model_type")
+    ling = model_type == "bailing_moe"
+    if ling:
+        model_type = "glm4_moe"
+        settings |= {"n_routed_experts": settings.pop("num_experts"), "n_shared_experts": settings.pop("num_shared_experts")}
     config = AutoConfig.for_model(model_type, **settings)
     config._attn_implementation = config._experts_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     randomise(model, generator)
     tokens = torch.randint(3, 256, (TOKENS,), generator=generator)
     state = {k: v.to(torch.bfloat16).contiguous() for k, v in published(model.state_dict(), model_type).items()}
+    if ling:
+        state = lings(state)
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     with torch.no_grad():  # hidden states: else 5.23.0 fails on shared layers without per-layer embeddings

@@ -303,6 +303,8 @@ pub struct Experts {
     pub activation: Activation,
     /// The function of the router's logits whose values are shares.
     pub score: Score,
+    /// Groups of equal size, of which a row's experts come from the best ones.
+    pub groups: Option<Groups>,
     /// Whether the shares of a row's experts are divided by their sum.
     pub normed: bool,
     /// The factor of the shares.
@@ -318,6 +320,15 @@ impl Experts {
     pub fn biased(&self) -> bool {
         self.activation == Activation::Clamped
     }
+}
+
+/// Groups of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// Groups of a layer. Neighbours are in one group.
+    pub count: u32,
+    /// Groups whose experts a row may choose: those whose two largest scores have the largest sums.
+    pub kept: u32,
 }
 
 /// A perceptron beside a mixture, which files call a shared expert.
@@ -400,6 +411,8 @@ pub enum Naming {
     GraniteHybrid,
     /// Hugging Face names of LFM2.
     Lfm2,
+    /// Hugging Face names of Ling 2.0.
+    Ling,
     /// Hugging Face names of Qwen 3.5's and Qwen 3 Next's mixtures, with one shared expert.
     SharedExpert,
     /// Hugging Face names of Mamba 2.

@@ -3,9 +3,11 @@
 //! The check runs before anything is allocated from the dimensions. Messages name fields as in `config.json`, also for GGUF
 //! files.
 
-use crate::decoder::{Attention, Decoder, DeltaRule, Experts, Gated, Layer, Mamba, Mixer, Mlp, ShortConv};
+use crate::decoder::{
+    Attention, Decoder, DeltaRule, Experts, Gated, Groups, Layer, Mamba, Mixer, Mlp, Score, ShortConv,
+};
 use crate::error::{ModelError, Result};
-use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, MAMBAS, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
+use crate::inventory::{CHOICES, EXPERTS_MAX, GROUP_MAX, GROUPS_MAX, MAMBAS, RULE_TAPS, RULES, TAPS, VOCABULARY_MAX};
 
 type Wrong = (&'static str, String);
 
@@ -90,6 +92,7 @@ fn experts(experts: &Experts) -> Option<Wrong> {
         })
         .or_else(|| outside("moe_intermediate_size or intermediate_size", width, 1, 1 << 18))
         .or_else(|| not_positive("routed_scaling_factor", experts.scale))
+        .or_else(|| groups(experts))
         .or_else(|| {
             let width = experts.shared.as_ref()?.mlp.width;
             outside(
@@ -99,6 +102,28 @@ fn experts(experts: &Experts) -> Option<Wrong> {
                 1 << 18,
             )
         })
+}
+
+fn groups(experts: &Experts) -> Option<Wrong> {
+    let Groups { count, kept } = experts.groups?;
+    let (all, chosen) = (experts.count, experts.chosen);
+    let wrong = |field, why| Some((field, why));
+    if experts.score == Score::Softmax {
+        return wrong(
+            "n_group",
+            format!("is {count}, and there are no groups for a router whose scores are a softmax"),
+        );
+    }
+    if count > GROUPS_MAX || all % count != 0 || all / count < 2 {
+        let why =
+            format!("is {count}, which does not cut {all} experts into up to {GROUPS_MAX} equal groups of 2 or more");
+        return wrong("n_group", why);
+    }
+    if kept == 0 || kept > count {
+        return wrong("topk_group", format!("is {kept}, not between 1 and the {count} groups of a layer"));
+    }
+    let few = chosen > kept * (all / count);
+    few.then(|| ("topk_group", format!("is {kept}, and {kept} groups have fewer than the {chosen} experts of a row")))
 }
 
 fn short_conv(hidden: u32, conv: ShortConv) -> Option<Wrong> {

@@ -56,9 +56,11 @@ const TINY: &[(&str, &str)] = texts![
     "qwen3_5-moe" in "../tests/tiny/qwen3_5-moe/config.json",
     "qwen3-next" in "../tests/tiny/qwen3-next/config.json",
     "glm4-moe" in "../tests/tiny/glm4-moe/config.json",
+    "ling" in "../tests/tiny/ling/config.json",
     "ernie4_5" in "../tests/tiny/ernie4_5/config.json",
     "mamba2" in "../tests/tiny/mamba2/config.json",
     "nemotron-h" in "../tests/tiny/nemotron-h/config.json",
+    "nemotron-nano" in "../tests/tiny/nemotron-nano/config.json",
     "nemotron3" in "../tests/tiny/nemotron3/config.json",
     "falcon-h1" in "../tests/tiny/falcon-h1/config.json",
     "minimax-m2" in "../tests/tiny/minimax-m2/config.json",
@@ -78,6 +80,9 @@ const GROUPS: [u32; 5] = [1, 2, 4, 8, 16];
 /// The most query heads for each KV head.
 pub(crate) const GROUP_MAX: u32 = 16;
 
+/// The most groups of experts in a layer.
+pub(crate) const GROUPS_MAX: u32 = 64;
+
 /// Inputs of a channel that a short convolution sees.
 pub(crate) const TAPS: [u32; 2] = [3, 4];
 
@@ -86,8 +91,8 @@ pub(crate) const RULES: [u32; 2] = [32, 128];
 /// Inputs of a channel that its convolution sees, and that of a Mamba 2 layer.
 pub(crate) const RULE_TAPS: u32 = 4;
 
-/// Sizes of a Mamba 2 layer's states: numbers of a key and of a value. Published models have the last four.
-pub(crate) const MAMBAS: [(u32, u32); 5] = [(32, 16), (128, 32), (128, 64), (256, 64), (256, 128)];
+/// Sizes of a Mamba 2 layer's states: numbers of a key and of a value. Published models have the last five.
+pub(crate) const MAMBAS: [(u32, u32); 6] = [(32, 16), (128, 32), (128, 64), (128, 80), (256, 64), (256, 128)];
 /// The most columns of a state that a program of a GPU has registers for.
 pub(crate) const COLUMNS_MAX_GPU: u32 = 64;
 

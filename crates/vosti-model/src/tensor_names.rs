@@ -101,6 +101,7 @@ pub(crate) fn tensor_name(naming: Naming, slot: Slot, layer: usize, post_norms: 
             _ => hugging_face(slot, layer, post_norms),
         },
         Naming::Lfm2 => lfm2(slot, layer),
+        Naming::Ling => ling(slot, layer),
         Naming::SharedExpert => match slot {
             Slot::SharedGate => format!("layers.{layer}.mlp.shared_expert.gate_proj.weight"),
             Slot::SharedUp => format!("layers.{layer}.mlp.shared_expert.up_proj.weight"),
@@ -163,6 +164,18 @@ fn lfm2(slot: Slot, layer: usize) -> String {
     format!("layers.{layer}.{part}.weight")
 }
 
+fn ling(slot: Slot, layer: usize) -> String {
+    let part = match slot {
+        Slot::Embed => return "word_embeddings.weight".into(),
+        Slot::Qkv => "query_key_value",
+        Slot::QueryNorm => "query_layernorm",
+        Slot::KeyNorm => "key_layernorm",
+        Slot::Output => "dense",
+        _ => return hugging_face(slot, layer, false),
+    };
+    format!("layers.{layer}.attention.{part}.weight")
+}
+
 /// A matrix of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpertSlot {
@@ -200,6 +213,9 @@ pub(crate) fn expert_name(
     };
     if naming == Naming::NemotronH {
         return of_one_part(&expert_name(Naming::HuggingFace, tensors, slot, layer, expert));
+    }
+    if (naming, slot) == (Naming::Ling, Bias) {
+        return format!("layers.{layer}.mlp.gate.expert_bias");
     }
     if naming == Naming::Lfm2 {
         let name = expert_name(Naming::HuggingFace, tensors, slot, layer, expert);

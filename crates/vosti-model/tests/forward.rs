@@ -236,7 +236,7 @@ impl<'a> Evaluator<'a> {
             let score = |v: &f32| if sigmoid { 1.0 / (1.0 + (-v).exp()) } else { (v - most).exp() };
             let scores: Vec<f32> = row.iter().map(score).collect();
             let key = |i: usize| if sigmoid { scores[i] + bias[i] } else { row[i] };
-            let mut order: Vec<usize> = (0..e).collect();
+            let mut order: Vec<usize> = kept(launch, key).collect();
             order.sort_by(|a, b| key(*b).total_cmp(&key(*a)));
             let total: f32 = match (normed, sigmoid) {
                 (true, _) => order[..topk].iter().map(|i| scores[*i]).sum(),
@@ -374,6 +374,21 @@ impl<'a> Evaluator<'a> {
     }
 }
 
+/// The experts that a row may choose: all of them, or those of the groups whose two largest keys have the largest sums.
+fn kept(launch: &Launch, key: impl Fn(usize) -> f32) -> impl Iterator<Item = usize> {
+    let (groups, members) = (int(launch, "GROUPS"), int(launch, "MEMBERS"));
+    let worth = |group: usize| {
+        let mut keys: Vec<f32> = (group * members..(group + 1) * members).map(&key).collect();
+        keys.sort_by(|a, b| b.total_cmp(a));
+        keys[0] + keys[1]
+    };
+    let mut order: Vec<usize> = (0..groups).collect();
+    order.sort_by(|a, b| worth(*b).total_cmp(&worth(*a)));
+    let all = if groups == 0 { 0..int(launch, "E") } else { 0..0 };
+    let kept = order.into_iter().take(int(launch, "KEPT")).flat_map(move |g| g * members..(g + 1) * members);
+    all.chain(kept)
+}
+
 /// A row times the first `n` rows of a matrix.
 fn product(row: &[f32], w: &[f32], n: usize) -> Vec<f32> {
     w.chunks(row.len()).take(n).map(|own| row.iter().zip(own).map(|(a, b)| a * b).sum()).collect()
@@ -476,6 +491,7 @@ each_computes_transformers_logits! {
     a_granite4_with_mamba_layers "granite4-h"
     a_granite4_with_mamba_layers_and_experts "granite4-moe"
     a_nemotron_h_of_single_parts "nemotron-h"
+    a_nemotron_nano_with_heads_of_80 "nemotron-nano"
     a_nemotron3_with_experts_without_gates "nemotron3"
     a_mamba2_without_attention "mamba2"
     a_minimax_m2_with_norms_of_heads_of_which_half_turns "minimax-m2"
@@ -490,6 +506,7 @@ each_computes_transformers_logits! {
     a_mixtral "mixtral"
     a_granite_with_experts "granite-moe"
     a_glm_with_a_sigmoid_router_and_a_shared_expert "glm4-moe"
+    a_ling_with_groups_of_experts "ling"
     a_qwen3_5_with_experts_beside_a_gated_perceptron "qwen3_5-moe"
     a_qwen3_next_with_ten_experts_of_a_row "qwen3-next"
 }

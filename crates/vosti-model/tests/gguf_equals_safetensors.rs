@@ -153,7 +153,7 @@ fn a_granite4_with_mamba_layers_reads_the_same_from_both() {
 
 #[test]
 fn a_nemotron_h_reads_the_same_from_both() {
-    check("nemotron-h");
+    ["nemotron-h", "nemotron-nano"].into_iter().for_each(check);
 }
 
 #[test]
@@ -209,6 +209,7 @@ fn mixtures_of_experts_read_the_same_from_both() {
         "mixtral",
         "granite-moe",
         "glm4-moe",
+        "ling",
         "qwen3_5-moe",
         "qwen3-next",
         "granite4-moe",
@@ -241,7 +242,9 @@ fn a_granite4_with_experts_and_attention_alone_has_the_same_plan_from_both() {
 fn a_nemotron3_that_no_kernel_serves_is_refused_from_a_file_too() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/nemotron3/config.json");
     let config: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    for (key, value, says) in [("n_group", 2, "groups of experts"), ("moe_latent_size", 32, "(moe_latent_size)")] {
+    for (key, value, says) in
+        [("n_group", 3, "`n_group` is 3, which does not cut 10 experts"), ("moe_latent_size", 32, "(moe_latent_size)")]
+    {
         let mut config = config.clone();
         config[key] = value.into();
         let stored = stored("nemotron3", key, &config);

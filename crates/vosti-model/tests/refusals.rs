@@ -137,11 +137,10 @@ fn a_scaling_that_depends_on_a_requests_length_is_refused_with_the_reason() {
     assert!(error.contains("`rope_type` is `spiral`; supported are default"), "{error}");
 }
 
-/// Nemotron Nano 2 has heads of 80.
 #[test]
 fn a_state_of_other_sizes_is_refused_with_those_that_have_kernels() {
     for (key, value, says) in [
-        ("mamba_head_dim", 80, "is 32 with heads of 80 in layer 0, and there are kernels for [("),
+        ("mamba_head_dim", 96, "is 32 with heads of 96 in layer 0, and there are kernels for [("),
         ("ssm_state_size", 256, "`mamba_d_state, state_size or ssm_state_size` is 256 with heads of 16 in layer 0"),
     ] {
         let error = refusal("nemotron-h", key, json!(value));
@@ -183,7 +182,6 @@ fn a_feature_that_no_kernel_has_is_named_by_its_field() {
         ("minimax-m2", "attn_type_list", json!([1, 0, 1])),
         ("falcon-h1", "mamba_rms_norm", json!(true)),
         ("falcon-h1", "attention_bias", json!(true)),
-        ("nemotron3", "n_group", json!(2)),
         ("granite4", "position_embedding_type", json!("alibi")),
     ] {
         let error = refusal(name, key, value);
@@ -299,7 +297,24 @@ fn a_mixture_that_no_kernel_serves_is_refused_with_its_field() {
         ("qwen3-moe", "moe_intermediate_size", json!(0), "is 0, not between 1 and 262144"),
         ("qwen3-moe", "decoder_sparse_step", json!(0), "`decoder_sparse_step` is 0"),
         ("granite-moe", "num_local_experts", json!(-1), "not a whole number"),
-        ("glm4-moe", "n_group", json!(4), "groups of experts (n_group)"),
+        (
+            "glm4-moe",
+            "n_group",
+            json!(4),
+            "`n_group` is 4, which does not cut 10 experts into up to 64 equal groups of 2",
+        ),
+        ("glm4-moe", "n_group", json!(10), "`n_group` is 10, which does not cut 10 experts"),
+        (
+            "olmoe",
+            "n_group",
+            json!(2),
+            "`n_group` is 2, and there are no groups for a router whose scores are a softmax",
+        ),
+        ("ling", "topk_group", json!(0), "`topk_group` is 0, not between 1 and the 4 groups of a layer"),
+        ("ling", "topk_group", json!(5), "`topk_group` is 5, not between 1 and the 4 groups of a layer"),
+        ("ling", "topk_group", json!(1), "`topk_group` is 1, and 1 groups have fewer than the 4 experts of a row"),
+        ("ling", "score_function", Value::Null, "a router whose scores are no sigmoid (score_function)"),
+        ("ling", "use_qk_norm", json!(false), "use_qk_norm = false"),
         ("glm4-moe", "routed_scaling_factor", json!(0.0), "`routed_scaling_factor` is 0, not a positive number"),
         ("glm4-moe", "n_shared_experts", json!(1u32 << 31), "not between 1 and 262144"),
         ("gemma4-moe", "top_k_experts", json!(8), "is 8, more than the 6 experts of a layer"),

@@ -138,7 +138,11 @@ fn routed(spec: &Spec, row: &[f32], bias: &[f32]) -> (Vec<i32>, Vec<f64>) {
     let largest = clean.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let score = |v: f64| if sigmoid { 1.0 / (1.0 + (-v).exp()) } else { (v - largest).exp() };
     // Keys are compared in FP32, where the kernel computes them.
-    let key = |i: usize| if sigmoid { score(clean[i]) as f32 + bias[i] } else { clean[i] as f32 };
+    let own = |i: usize| if sigmoid { score(clean[i]) as f32 + bias[i] } else { clean[i] as f32 };
+    let groups = kept(spec, row.len(), own);
+    let key = |i: usize| {
+        if groups.is_empty() || groups.contains(&(i / int(spec, "MEMBERS"))) { own(i) } else { f32::NEG_INFINITY }
+    };
     let mut order: Vec<usize> = (0..row.len()).collect();
     // A stable sort keeps the lowest of equal ones first.
     order.sort_by(|a, b| key(*b).partial_cmp(&key(*a)).unwrap());
@@ -152,6 +156,21 @@ fn routed(spec: &Spec, row: &[f32], bias: &[f32]) -> (Vec<i32>, Vec<f64>) {
     let Const::Float(scale) = spec.constants["SCALE"] else { panic!("a factor") };
     let shares = scores[..topk].iter().map(|score| score / total * scale).collect();
     (order[..topk].iter().map(|i| *i as i32).collect(), shares)
+}
+
+/// The groups that are kept; none if there are no groups.
+fn kept(spec: &Spec, e: usize, key: impl Fn(usize) -> f32) -> Vec<usize> {
+    let members = int(spec, "MEMBERS");
+    let worth = |g: usize| {
+        let mut own: Vec<f32> = (g * members..(g + 1) * members).filter(|i| *i < e).map(&key).collect();
+        own.sort_by(|a, b| b.total_cmp(a));
+        own.into_iter().chain([f32::NEG_INFINITY; 2]).take(2).sum::<f32>()
+    };
+    let worths: Vec<f32> = (0..int(spec, "GROUPS")).map(worth).collect();
+    let mut order: Vec<usize> = (0..worths.len()).collect();
+    order.sort_by(|a, b| worths[*b].partial_cmp(&worths[*a]).unwrap());
+    order.truncate(int(spec, "KEPT"));
+    order
 }
 
 fn is_routed(spec: &Spec, mut l: Launch) {
@@ -170,17 +189,19 @@ fn is_routed(spec: &Spec, mut l: Launch) {
     }
 }
 
-/// Both scores, normed and not, a few of many experts.
+/// Both scores, normed and not, a few of many experts, without groups, with four of six and with one of eight.
 fn routes() -> Vec<Spec> {
     let first = specs("route").swap_remove(0);
     let flags = (0..4).map(|i| [("SIGMOID", i / 2), ("NORMED", i % 2), ("E", 24), ("TOPK", 3)]);
-    let with = |numbers: [(&str, i64); 4]| {
+    let groups = [(0, 1, 0), (6, 4, 4), (8, 3, 1)];
+    let groups = groups.map(|(groups, members, kept)| [("GROUPS", groups), ("MEMBERS", members), ("KEPT", kept)]);
+    let with = |numbers: Vec<(&str, i64)>| {
         let mut spec = first.clone();
-        let numbers = numbers.map(|(name, value)| (name.to_string(), Const::Int(value)));
+        let numbers = numbers.into_iter().map(|(name, value)| (name.to_string(), Const::Int(value)));
         spec.constants.extend(numbers);
         spec
     };
-    flags.map(with).collect()
+    flags.flat_map(|flags| groups.map(|groups| with([&flags[..], &groups].concat()))).collect()
 }
 
 #[test]

@@ -107,7 +107,7 @@ const COMBINE: &str = "attend_combine-f32-BQ64-DP16-ROWS512-SPLIT64";
 const STORE: &str = "store_kv-f32-BM64-HP32-PAGE64";
 const GATHER: &str = "gather-f32-BH64-BM64";
 const STORE_DELTA: &str = "store_delta-bf16-ACROSS0-DK32-DV16-PAGE64";
-const READ_STATE: &str = "read_state-bf16-BK32-BQ16-DK32-DV16-PAGE64";
+const READ_STATE: &str = "read_state-bf16-BK32-BQ16-DK32-DP16-DV16-PAGE64";
 const EMBED: &str = "embed-bf16-BH1024-BM16";
 
 fn windowed(reader: Reader) -> Reader {

@@ -42,7 +42,7 @@ fn small(name: &str) {
 /// With random weights Granite's repeats a token so surely that only answers drawn at a high temperature differ.
 #[test]
 fn mixtures_of_experts_give_the_same_bits_whatever_else_happens() {
-    for name in ["qwen3-moe", "mixtral", "granite-moe", "glm4-moe", "gpt-oss", "gemma4-moe", "minimax-m2"] {
+    for name in ["qwen3-moe", "mixtral", "granite-moe", "glm4-moe", "ling", "gpt-oss", "gemma4-moe", "minimax-m2"] {
         small(name);
     }
 }

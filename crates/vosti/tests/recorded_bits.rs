@@ -14,7 +14,7 @@ use vosti_contract::Dtype;
 use vosti_cpu::Isa;
 
 /// The first half of the BLAKE3 of every position's logits, with BF16 and with FP32 between kernels.
-const RECORDED: [(&str, [&str; 2]); 39] = [
+const RECORDED: [(&str, [&str; 2]); 41] = [
     ("llama", ["51d341077d4ba0d0a2a22259c7cfb971", "80f3e6bc816577ae9f464ae29b4c1397"]),
     ("llama-untied", ["db18f4fe4ad8a1fec114f597f9190625", "d27bdff1bc666aa084b3805681983d83"]),
     ("qwen2", ["1079bbc88750f63c9ef4a827892fbc40", "4110678161b9a0a7cfbf1aee51c5560d"]),
@@ -48,8 +48,10 @@ const RECORDED: [(&str, [&str; 2]); 39] = [
     ("qwen3_5-moe", ["c1959769a088b8c747f0c932f4d09b89", "b0e829dcc97140bab8ffe7b5756d1c29"]),
     ("qwen3-next", ["9481a0e479a2b619dde208db677e646b", "4802223e89e3ceaf67ba481365b7c9bf"]),
     ("glm4-moe", ["f379b42cb2ded16cb2075df74f511e4a", "8ad22770208bd5f1c76d94b097d3c6c1"]),
+    ("ling", ["47bb5e46df6450460c35465d88a0cf23", "52b70c326f6c676dcd7c371222eb2a20"]),
     ("mamba2", ["6bced523926761dd1c66686d743dfc34", "ed6c0b92d8a950f995b2cfcacfc9b428"]),
     ("nemotron-h", ["a4225bda81e27666d003b89bfde051c4", "db622c35afc21007ab181112a2a3684d"]),
+    ("nemotron-nano", ["af61692e7d4b4439e23825f6ff90975e", "74adf92bb3d3ee5fbd50bb37a9b19c07"]),
     ("nemotron3", ["1c06318a648de627a058783f8dc9f0c8", "554078fb76c256d6bc46f8f115467c11"]),
     ("falcon-h1", ["4c4307cff6a8f9faad018dbb1289f144", "3ee6b40e12c9e66ee7370f17da655503"]),
     ("minimax-m2", ["16bfc748a8e32580b19470d5a033e74a", "9280b03a700304c5832f39a3061f281b"]),

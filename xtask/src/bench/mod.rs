@@ -3,7 +3,8 @@
 //! Both engines run the file as people download it, and llama.cpp also its own fastest form of the same size (Q4_0, which it
 //! rearranges as it loads); or both run BF16. Each cell (a prompt length or batch, at a depth) is measured in rounds: ours,
 //! theirs, ours, theirs. The report has each side's median, and the median of the rounds' ratios, which stays stable when the
-//! machine's speed drifts. No time is asserted.
+//! machine's speed drifts. No time is asserted. `--peer DIR` takes another build that has a `llama-bench`, for what that
+//! program measures everywhere: prefill, and decode of one sequence, both without a past.
 
 mod memory;
 mod peer;
@@ -44,15 +45,26 @@ pub struct Bench {
     /// Limit both engines to AVX2, on a machine that has more
     #[arg(long)]
     avx2: bool,
+    /// The folder of another build's `llama-bench`, instead of llama.cpp: prefill and batch 1 at depth 0, of the file
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["depth", "batch", "weights"])]
+    peer: Option<PathBuf>,
+    /// Flags for that `llama-bench`, for example `-rtr 1`
+    #[arg(long, value_name = "FLAGS", requires = "peer", allow_hyphen_values = true, default_value = "")]
+    peer_flags: String,
+    /// Bits of our activations, on quantised weights
+    #[arg(long, value_parser = ["8", "16"])]
+    activations: Option<String>,
     /// Where to write the measurements
     #[arg(long, default_value = "target/bench-cpu.json")]
     out: PathBuf,
 }
 
 impl Bench {
-    /// The arguments that limit our command to AVX2.
-    fn isa(&self) -> &'static [&'static str] {
-        if self.avx2 { &["--isa", "avx2"] } else { &[] }
+    /// The arguments of our commands that say how they compute.
+    fn options(&self) -> Vec<&str> {
+        let isa = self.avx2.then_some(["--isa", "avx2"]);
+        let activations = self.activations.as_ref().map(|bits| ["--activations", bits]);
+        isa.into_iter().chain(activations).flatten().collect()
     }
 }
 
@@ -86,10 +98,18 @@ struct Contest {
 
 pub fn run(bench: &Bench) -> Result<()> {
     run_command(Command::new(env!("CARGO")).args(["build", "--release", "--package", "vosti"]))?;
-    let engines = Engines { vosti: target_folder().join("release/vosti"), peer: peer::build(bench.avx2)? };
+    let peer = match &bench.peer {
+        Some(folder) => peer::named(folder.clone(), bench.peer_flags.split_whitespace().map(String::from).collect())?,
+        None => peer::build(bench.avx2)?,
+    };
+    let engines = Engines { vosti: target_folder().join("release/vosti"), peer };
     let mut report = Vec::new();
     for name in &bench.model {
         let file = engines.file(name)?;
+        if engines.peer.is_named() {
+            report.extend(compare_named(bench, &engines, name, file)?);
+            continue;
+        }
         for weights in &bench.weights {
             let contest = engines.contest(name, &file, weights)?;
             report.extend(compare(bench, &engines, &contest)?);
@@ -103,11 +123,23 @@ pub fn run(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Measures every cell of one contest, and prints a table.
-fn compare(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Vec<Value>> {
+/// What the `llama-bench` of every build measures.
+fn compare_named(bench: &Bench, engines: &Engines, name: &str, file: PathBuf) -> Result<Vec<Value>> {
+    let contest = Contest { name: name.into(), ours: file.clone(), theirs: vec![("peer", file)] };
+    heading(&contest);
+    let cells = [Cell::Prefill { depth: 0 }, Cell::Decode { batch: 1, depth: 0 }];
+    cells.into_iter().map(|cell| measure(bench, engines, &contest, cell)).collect()
+}
+
+fn heading(contest: &Contest) {
     let peers: Vec<&str> = contest.theirs.iter().map(|(label, _)| *label).collect();
     println!("\n| {} | Vosti | {} | ratio |", contest.name, peers.join(" | "));
     println!("| --- | --- | {} --- |", "--- | ".repeat(peers.len()));
+}
+
+/// Measures every cell of one contest, and prints a table.
+fn compare(bench: &Bench, engines: &Engines, contest: &Contest) -> Result<Vec<Value>> {
+    heading(contest);
     let mut report = vec![];
     for depth in &bench.depth {
         report.push(measure(bench, engines, contest, Cell::Prefill { depth: *depth })?);
@@ -167,7 +199,7 @@ impl Engines {
             &tokens.to_string(),
             "--threads",
         ]);
-        generate.arg(bench.threads.to_string()).args(bench.isa()).arg("--model").arg(model);
+        generate.arg(bench.threads.to_string()).args(bench.options()).arg("--model").arg(model);
         generate
     }
 }
@@ -258,7 +290,7 @@ fn median(values: &[f64]) -> f64 {
 fn vosti(binary: &Path, model: &Path, bench: &Bench, cell: Cell) -> Result<(f64, f64)> {
     let mut command = Command::new(binary);
     command.args(["bench", "--json", "--repeat", "1", "--threads", &bench.threads.to_string(), "--model"]).arg(model);
-    command.args(bench.isa());
+    command.args(bench.options());
     let (test, batch, depth) = match cell {
         Cell::Prefill { depth } => ("prefill", 1, depth),
         Cell::Decode { batch, depth } => ("decode", batch, depth),

@@ -1,8 +1,8 @@
-//! llama.cpp, built from its PyPI source package, as the peer of the benchmarks.
+//! The peer of the benchmarks: llama.cpp, built from its PyPI source package, or a build that the user names.
 
 use super::{Cell, DECODE, PREFILL, output};
 use crate::{llama_cpp, python, run_command, target_folder};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,28 @@ use std::process::Command;
 const TARGETS: [&str; 4] = ["llama-bench", "llama-batched-bench", "llama-quantize", "llama-server"];
 
 pub struct Peer {
+    /// Where files of weights are made.
     folder: PathBuf,
-    /// The build's folder, inside of `folder`.
-    build: &'static str,
+    binaries: PathBuf,
+    /// Flags for `llama-bench`, of a build that the user names. Only that program of such a build is run.
+    named: Option<Vec<String>>,
 }
 
 /// Options of cmake for a processor that has AVX2 and nothing later.
 const AVX2: [&str; 5] = ["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"];
 
+/// A build whose `llama-bench` is in this folder.
+pub fn named(binaries: PathBuf, flags: Vec<String>) -> Result<Peer> {
+    ensure!(binaries.join("llama-bench").exists(), "{} has no llama-bench", binaries.display());
+    Ok(Peer { folder: target_folder().join("llama.cpp"), binaries, named: Some(flags) })
+}
+
 /// Builds llama.cpp's source with cmake, once: for this machine, or for AVX2.
 pub fn build(avx2: bool) -> Result<Peer> {
     let source = llama_cpp::source()?;
     let folder = target_folder().join("llama.cpp");
-    let peer = Peer { folder: folder.clone(), build: if avx2 { "build-avx2" } else { "build" } };
-    let build = folder.join(peer.build);
+    let build = folder.join(if avx2 { "build-avx2" } else { "build" });
+    let peer = Peer { folder, binaries: build.join("bin"), named: None };
     if TARGETS.iter().all(|name| peer.binary(name).exists()) {
         return Ok(peer);
     }
@@ -44,7 +52,11 @@ pub fn build(avx2: bool) -> Result<Peer> {
 
 impl Peer {
     fn binary(&self, name: &str) -> PathBuf {
-        self.folder.join(self.build).join("bin").join(name)
+        self.binaries.join(name)
+    }
+
+    pub fn is_named(&self) -> bool {
+        self.named.is_some()
     }
 
     /// A file of the same weights in another form: BF16, or Q4_0, which llama.cpp rearranges for the processor as it loads.
@@ -76,14 +88,15 @@ impl Peer {
 
     /// One run of one cell: its rate in tokens per second.
     pub fn tokens_per_second(&self, model: &Path, threads: usize, cell: Cell) -> Result<f64> {
+        if let Some(flags) = &self.named {
+            let (prompt, generated) = match cell {
+                Cell::Prefill { .. } => (PREFILL, 0),
+                Cell::Decode { .. } => (0, DECODE),
+            };
+            return self.llama_bench(model, threads, prompt, generated, flags);
+        }
         match cell {
-            Cell::Prefill { depth } => {
-                let mut bench = Command::new(self.binary("llama-bench"));
-                bench.args(["-n", "0", "-r", "1", "-fa", "1", "-o", "json", "-p", &PREFILL.to_string()]);
-                bench.args(["-d", &depth.to_string(), "-t", &threads.to_string(), "-m"]).arg(model);
-                let printed: Value = serde_json::from_str(&output(&mut bench)?)?;
-                printed[0]["avg_ts"].as_f64().context("llama-bench printed no avg_ts")
-            }
+            Cell::Prefill { depth } => self.llama_bench(model, threads, PREFILL, 0, &["-d".into(), depth.to_string()]),
             Cell::Decode { batch, depth } => {
                 // Each sequence has a prompt of its own, of at least one token.
                 let prompt = depth.max(1);
@@ -98,6 +111,21 @@ impl Peer {
                 row["speed_tg"].as_f64().context("llama-batched-bench printed no speed_tg")
             }
         }
+    }
+
+    fn llama_bench(
+        &self,
+        model: &Path,
+        threads: usize,
+        prompt: usize,
+        generated: usize,
+        flags: &[String],
+    ) -> Result<f64> {
+        let mut bench = Command::new(self.binary("llama-bench"));
+        bench.args(["-r", "1", "-fa", "1", "-o", "json", "-p", &prompt.to_string(), "-n", &generated.to_string()]);
+        bench.args(flags).args(["-t", &threads.to_string(), "-m"]).arg(model);
+        let printed: Value = serde_json::from_str(&output(&mut bench)?)?;
+        printed[0]["avg_ts"].as_f64().context("llama-bench printed no avg_ts")
     }
 
     /// A command that loads the model, prefills eight tokens and decodes one.

@@ -31,7 +31,7 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
         suite.progress.done(relation.pairs.len() as u64);
     }
     if !relation.pairs.is_empty() {
-        relation.saw("cache hits", hits, 1);
+        relation.saw(if suite.facts().states { "states attached" } else { "cache hits" }, hits, 1);
     }
     Ok(true)
 }

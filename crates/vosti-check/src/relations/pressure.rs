@@ -68,6 +68,11 @@ pub fn run<S: Subject>(suite: &Suite<'_, S>, relation: &mut Relation) -> Result<
     relation.saw("evictions", counters.evictions, profile.evictions_min);
     relation.saw("preemptions", counters.preemptions - asked, profile.preemptions_min);
     relation.seen.push(("more asked for", asked));
+    relation.seen.push(("positions computed again", counters.positions_lost));
     relation.saw("cache hits", counters.prefix_hits, 1);
+    if suite.facts().states {
+        relation.saw("states attached", counters.states_attached, 1);
+        relation.saw("states evicted", counters.states_evicted, 1);
+    }
     Ok(true)
 }

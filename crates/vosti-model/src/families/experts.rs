@@ -5,8 +5,8 @@
 //! may make two logits equal. Read next: `plan/mlp.rs`.
 
 use crate::config::Fields;
-use crate::decoder::{Activation, Decoder, ExpertTensors, Experts, Mlp, Score};
-use crate::error::Result;
+use crate::decoder::{Activation, Decoder, ExpertTensors, Experts, Gated, Groups, Mlp, Score, Shared};
+use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
 /// The names of a mixture's numbers in a `config.json`.
@@ -32,11 +32,39 @@ pub(super) fn read_config(fields: &Fields, keys: Keys, normed: bool, tensors: Ex
         width: fields.u32(keys.width)?,
         activation: Activation::Silu,
         score: Score::Softmax,
+        groups: groups(fields.u32_or("n_group", 1)?, fields.u32_or("topk_group", 1)?),
         normed,
         scale: 1.0,
         shared: None,
         tensors,
     })
+}
+
+/// One group is none.
+fn groups(count: u32, kept: u32) -> Option<Groups> {
+    (count > 1).then_some(Groups { count, kept })
+}
+
+/// The groups of a GGUF file.
+pub(super) fn stored_groups(metadata: &Metadata, architecture: &str) -> Result<Option<Groups>> {
+    let number = |name: &str| metadata.u32_or(&format!("{architecture}.{name}"), 1);
+    Ok(groups(number("expert_group_count")?, number("expert_group_used_count")?))
+}
+
+/// A mixture whose shares are sigmoids times a factor, beside a perceptron of so many units that every row has.
+pub(super) fn sigmoids(mixture: Experts, scale: f64, shared: Option<Gated>) -> Experts {
+    let shared = shared.filter(|mlp| mlp.width > 0).map(|mlp| Shared { mlp, gated: false });
+    Experts { score: Score::Sigmoid, scale, shared, ..mixture }
+}
+
+/// Refuses a GGUF file whose router has scores that are no sigmoid.
+pub(super) fn expect_sigmoid(metadata: &Metadata, family: &'static str, architecture: &str) -> Result<()> {
+    // 0 is llama.cpp's default, and 2 the sigmoid.
+    if [0, 2].contains(&metadata.u32_or(&format!("{architecture}.expert_gating_func"), 0)?) {
+        return Ok(());
+    }
+    let feature = "a router whose scores are no sigmoid (expert_gating_func)".into();
+    Err(ModelError::Feature { family, feature })
 }
 
 /// Reads a mixture of a GGUF file, which may have gates and ups in one tensor. A file that does not give an expert's width means the
@@ -55,6 +83,7 @@ pub(super) fn read_gguf(metadata: &Metadata, architecture: &str, normed: bool) -
         width,
         activation: Activation::Silu,
         score: Score::Softmax,
+        groups: stored_groups(metadata, architecture)?,
         normed,
         scale: 1.0,
         shared: None,

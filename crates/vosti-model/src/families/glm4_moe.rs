@@ -7,8 +7,8 @@
 use super::experts::{self, Keys};
 use super::{Family, llama};
 use crate::config::Fields;
-use crate::decoder::{Decoder, ExpertTensors, Experts, Naming, QkNorm, Score, Shared};
-use crate::error::{ModelError, Result};
+use crate::decoder::{Decoder, ExpertTensors, Experts, Naming, QkNorm};
+use crate::error::Result;
 use crate::gguf::Metadata;
 
 pub(super) const FAMILY: Family = Family {
@@ -21,14 +21,7 @@ pub(super) const FAMILY: Family = Family {
     from_gguf,
 };
 
-fn refuse<T>(feature: &str) -> Result<T> {
-    Err(ModelError::Feature { family: FAMILY.name, feature: feature.into() })
-}
-
 fn from_config(fields: &Fields) -> Result<Decoder> {
-    if fields.u32_or("n_group", 1)? > 1 {
-        return refuse("groups of experts (n_group)");
-    }
     let mut decoder = llama::read_config(fields, FAMILY.name, 10_000.0)?;
     let parameters = fields.object("rope_parameters").unwrap_or(*fields);
     let share = parameters.f64_or("partial_rotary_factor", fields.f64_or("partial_rotary_factor", 0.5)?)?;
@@ -49,13 +42,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let key = |name: &str| format!("{}.{name}", FAMILY.architecture);
-    if metadata.u32_or(&key("expert_group_count"), 1)? > 1 {
-        return refuse("groups of experts");
-    }
-    // 0 is llama.cpp's default, and 2 the sigmoid.
-    if ![0, 2].contains(&metadata.u32_or(&key("expert_gating_func"), 0)?) {
-        return refuse("a router whose scores are no sigmoid (expert_gating_func)");
-    }
+    experts::expect_sigmoid(metadata, FAMILY.name, FAMILY.architecture)?;
     let mut decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, 10_000.0)?;
     decoder.naming = Naming::GgufPostAttention;
     let more = metadata.u32_or(&key("nextn_predict_layers"), 0)? as usize;
@@ -81,6 +68,5 @@ fn norms(of_heads: bool) -> QkNorm {
 /// GLM's router, and so many experts' widths in one perceptron beside the others.
 fn mixed(mixture: Experts, scale: f64, shared: u32) -> Experts {
     let mlp = llama::gated(mixture.width.saturating_mul(shared));
-    let shared = (shared > 0).then_some(Shared { mlp, gated: false });
-    Experts { score: Score::Sigmoid, scale, shared, ..mixture }
+    experts::sigmoids(mixture, scale, Some(mlp))
 }

@@ -9,7 +9,7 @@ use super::experts::{self, Keys};
 use super::rotary::{gguf_rope, rope_of};
 use super::{Family, llama, refuse_flag};
 use crate::config::{Fields, layer_count, layers_of_kind};
-use crate::decoder::{Attention, Decoder, ExpertTensors, Experts, Layer, Mixer, Naming, QkNorm, Score, ShortConv};
+use crate::decoder::{Attention, Decoder, ExpertTensors, Experts, Layer, Mixer, Naming, QkNorm, ShortConv};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -55,7 +55,7 @@ fn mixture_from_config(fields: &Fields) -> Result<Decoder> {
 
 /// LFM2's router.
 fn mixed_by(mixture: Experts, scale: f64) -> Experts {
-    Experts { score: Score::Sigmoid, scale, ..mixture }
+    experts::sigmoids(mixture, scale, None)
 }
 
 /// What the families share; `width` is a perceptron's.

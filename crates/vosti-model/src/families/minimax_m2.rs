@@ -7,7 +7,7 @@
 use super::experts::{self, Keys};
 use super::{Family, llama, refuse_bias};
 use crate::config::Fields;
-use crate::decoder::{Decoder, ExpertTensors, Experts, QkNorm, Score};
+use crate::decoder::{Decoder, ExpertTensors, Experts, QkNorm};
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
 
@@ -59,10 +59,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 
 fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let key = |name: &str| format!("{}.{name}", FAMILY.architecture);
-    // 0 is llama.cpp's default, and 2 the sigmoid.
-    if ![0, 2].contains(&metadata.u32_or(&key("expert_gating_func"), 0)?) {
-        return refuse("a router whose scores are no sigmoid (expert_gating_func)");
-    }
+    experts::expect_sigmoid(metadata, FAMILY.name, FAMILY.architecture)?;
     let decoder = llama::read_gguf(metadata, FAMILY.name, FAMILY.architecture, THETA)?;
     let rotary = metadata.u32(&key("rope.dimension_count"))?;
     let mixture = scored(experts::read_gguf(metadata, FAMILY.architecture, true)?);
@@ -79,5 +76,5 @@ fn normed(mut decoder: Decoder, rotary: u32) -> Decoder {
 }
 
 fn scored(mixture: Experts) -> Experts {
-    Experts { score: Score::Sigmoid, ..mixture }
+    experts::sigmoids(mixture, 1.0, None)
 }

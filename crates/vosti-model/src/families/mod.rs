@@ -14,6 +14,7 @@ mod gpt_oss;
 mod granite;
 mod granite_hybrid;
 mod lfm2;
+mod ling;
 mod llama;
 mod mamba;
 mod mamba2;
@@ -58,7 +59,7 @@ pub struct Family {
 const HEAD_MAX: u32 = 256;
 
 /// Every family, in the order of the README.
-pub static FAMILIES: [Family; 28] = [
+pub static FAMILIES: [Family; 29] = [
     llama::FAMILY,
     qwen2::FAMILY,
     qwen3::FAMILY,
@@ -77,6 +78,7 @@ pub static FAMILIES: [Family; 28] = [
     granite::MIXTURE,
     granite_hybrid::FAMILY,
     glm4_moe::FAMILY,
+    ling::FAMILY,
     minimax_m2::FAMILY,
     gpt_oss::FAMILY,
     smollm3::FAMILY,

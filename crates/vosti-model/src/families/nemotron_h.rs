@@ -12,7 +12,6 @@ use super::{Family, expect_activation, llama, mamba, refuse_bias, refuse_flag};
 use crate::config::Fields;
 use crate::decoder::{
     Activation, Attention, Decoder, ExpertTensors, Experts, Gated, Layer, Mamba, Mixer, Mlp, Naming, Rope, Score,
-    Shared,
 };
 use crate::error::{ModelError, Result};
 use crate::gguf::Metadata;
@@ -21,7 +20,11 @@ pub(super) const FAMILY: Family = Family {
     name: "Nemotron H",
     model_types: &["nemotron_h"],
     architecture: "nemotron_h",
-    examples: &["nvidia/Nemotron-H-8B-Base-8K", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"],
+    examples: &[
+        "nvidia/Nemotron-H-8B-Base-8K",
+        "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+        "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+    ],
     head_max: super::HEAD_MAX,
     from_config,
     from_gguf,
@@ -129,9 +132,6 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
 
 /// The mixture of a `config.json`.
 fn configured(fields: &Fields) -> Result<Experts> {
-    if fields.u32_or("n_group", 1)? > 1 {
-        return refuse("groups of experts (n_group)");
-    }
     if fields.u32_opt("moe_latent_size")?.is_some() {
         return refuse("experts of another width than the residual stream's (moe_latent_size)");
     }
@@ -144,8 +144,7 @@ fn configured(fields: &Fields) -> Result<Experts> {
 
 /// The router's function, and the perceptron beside the experts.
 fn mixed(mixture: Experts, scale: f64, shared: u32) -> Experts {
-    let shared = (shared > 0).then(|| Shared { mlp: plain(shared), gated: false });
-    Experts { activation: Activation::ReluSquared, score: Score::Sigmoid, scale, shared, ..mixture }
+    experts::sigmoids(Experts { activation: Activation::ReluSquared, ..mixture }, scale, Some(plain(shared)))
 }
 
 /// The part of each layer: a letter in published files, a word in those of transformers.
@@ -175,9 +174,6 @@ fn from_gguf(metadata: &Metadata) -> Result<Decoder> {
 
 fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
     let key = |name: &str| format!("{}.{name}", MIXTURE.architecture);
-    if metadata.u32_or(&key("expert_group_count"), 1)? > 1 {
-        return refuse("groups of experts");
-    }
     if metadata.u32_opt(&key("moe_latent_size"))?.is_some_and(|size| size > 0) {
         return refuse("experts of another width than the residual stream's (moe_latent_size)");
     }
@@ -191,6 +187,7 @@ fn mixture_from_gguf(metadata: &Metadata) -> Result<Decoder> {
         width: metadata.u32_or(&key("expert_feed_forward_length"), width)?,
         activation: Activation::ReluSquared,
         score: Score::Sigmoid,
+        groups: experts::stored_groups(metadata, MIXTURE.architecture)?,
         normed: metadata.bool_or(&key("expert_weights_norm"), false)?,
         scale: 1.0,
         shared: None,

@@ -4,7 +4,7 @@ use vosti_contract::Const;
 use vosti_core::Dtype;
 
 use super::{Builder, Factor, Output, STREAM, int};
-use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Score, Shared};
+use crate::decoder::{Activation, ExpertTensors, Experts, Gated, Groups, Score, Shared};
 use crate::error::{ModelError, Result};
 use crate::recipe::{HeadRows, MatrixPart, Order, Recipe};
 use crate::tensor_names::{ExpertSlot, Slot, expert_name};
@@ -266,11 +266,15 @@ impl Builder<'_> {
                 self.vector("bias", &format!("layers.{index}.router_bias"), parts, 0.0, 1.0)
             }
         };
+        let groups = experts.groups.unwrap_or(Groups { count: 0, kept: 0 });
         let dims = [
             ("E", int(count)),
             ("TOPK", int(chosen)),
             ("SIGMOID", int((experts.score == Score::Sigmoid).into())),
             ("NORMED", int(experts.normed.into())),
+            ("GROUPS", int(groups.count)),
+            ("MEMBERS", int(count.checked_div(groups.count).unwrap_or(count))),
+            ("KEPT", int(groups.kept)),
             ("SCALE", Const::Float(experts.scale)),
         ];
         let k = self.bind("route", &dims, vec![bias])?;

@@ -40,6 +40,9 @@ pub(super) struct Pre {
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// A line break ends a run of spaces by itself, and punctuation is taken with its line breaks for good.
+const LING: &str =
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
 const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -51,8 +54,8 @@ const PLAIN: Pre = Pre { names: &[], cut: Cut::Words, whole_words: false, nfc: f
 
 /// Llama 3, Falcon 3, Falcon H1, Nemotron (`pixtral`), LFM2 and R1's Llamas; OLMo 2 and 3, Phi 4 and Granite 4 (`dbrx`); SmolLM 3
 /// (`smaug-bpe`); GLM; Qwen and R1's Qwens; Qwen 3.5; Mistral Nemo, Ministral and Mistral Small; Phi 4 mini, gpt-oss and MiniMax M2;
-/// SmolLM 2; Granite 3 (`refact`) and those like it; DeepSeek's coders of 2023; Command R's; GPT-2's and OLMoE's.
-const PRE: [Pre; 11] = [
+/// Ling 2.0 (`bailingmoe2`); SmolLM 2; Granite 3 (`refact`) and those like it; DeepSeek's coders of 2023; Command R's; GPT-2's and OLMoE's.
+const PRE: [Pre; 12] = [
     Pre {
         names: &["llama-bpe", "llama-v3", "llama3", "falcon3", "falcon-h1", "pixtral", "lfm2"],
         cut: Cut::Matches(LLAMA3),
@@ -66,6 +69,7 @@ const PRE: [Pre; 11] = [
     Pre { names: &["qwen35"], cut: Cut::Matches(QWEN35), nfc: true, ..PLAIN },
     Pre { names: &["tekken"], cut: Cut::Matches(TEKKEN), whole_words: true, add_bos: true, ..PLAIN },
     Pre { names: &["gpt-4o", "minimax-m2"], cut: Cut::Matches(GPT4O), ..PLAIN },
+    Pre { names: &["bailingmoe2"], cut: Cut::Matches(LING), ..PLAIN },
     Pre { names: &["smollm", "refact", "starcoder"], cut: Cut::Digits, ..PLAIN },
     Pre { names: &["deepseek-coder"], cut: Cut::Each(&DEEPSEEK_CODER), add_bos: true, ..PLAIN },
     Pre { names: &["command-r"], cut: Cut::Digits, nfc: true, add_bos: true, ..PLAIN },
@@ -141,7 +145,7 @@ mod tests {
     }
 
     /// The names in the GGUF files of each family, by llama.cpp's converter; none where all files have Sentencepiece's kind.
-    const PUBLISHED: [(&str, &[&str]); 28] = [
+    const PUBLISHED: [(&str, &[&str]); 29] = [
         ("Llama", &["llama-bpe", "falcon3", "smollm", "deepseek-r1-qwen", "deepseek-coder"]),
         ("Mistral", &["tekken"]),
         ("Qwen 2", &["qwen2", "deepseek-r1-qwen"]),
@@ -162,6 +166,7 @@ mod tests {
         ("SmolLM 3", &["smaug-bpe"]),
         ("ERNIE 4.5", &[]),
         ("GLM 4.5", &["glm4"]),
+        ("Ling 2.0", &["bailingmoe2"]),
         ("gpt-oss", &["gpt-4o"]),
         ("LFM2", &["lfm2"]),
         ("LFM2 MoE", &["lfm2"]),

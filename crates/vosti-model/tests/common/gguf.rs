@@ -112,6 +112,7 @@ fn architecture(config: &Value) -> &str {
         "olmo3" => "olmo2",
         "qwen3_moe" => "qwen3moe",
         "glm4_moe" => "glm4moe",
+        "bailing_moe" => "bailingmoe2",
         "mixtral" => "llama",
         "qwen3_5" => "qwen35",
         "qwen3_5_moe" => "qwen35moe",
@@ -198,7 +199,9 @@ fn write_values(w: &mut Writer, config: &Value) {
     for (fields, name) in [
         (["num_experts", "num_local_experts"], "expert_count"),
         (["n_routed_experts"; 2], "expert_count"),
-        (["n_shared_experts"; 2], "expert_shared_count"),
+        (["n_shared_experts", "num_shared_experts"], "expert_shared_count"),
+        (["n_group"; 2], "expert_group_count"),
+        (["topk_group"; 2], "expert_group_used_count"),
         (["num_experts_per_tok", "top_k_experts"], "expert_used_count"),
         (["moe_intermediate_size"; 2], "expert_feed_forward_length"),
         (["shared_expert_intermediate_size", "shared_intermediate_size"], "expert_shared_feed_forward_length"),
@@ -209,7 +212,8 @@ fn write_values(w: &mut Writer, config: &Value) {
     if config["linear_num_key_heads"].is_u64() {
         delta::write_values(w, config, &key);
     }
-    if kind == "glm4_moe" {
+    if ["glm4_moe", "bailing_moe"].contains(&kind) {
+        w.int(&key("expert_gating_func"), 2);
         w.value(&key("expert_weights_norm"), 7, &[1]);
         w.float(&key("expert_weights_scale"), config["routed_scaling_factor"].as_f64().unwrap());
         w.int(&key("rope.dimension_count"), int("head_dim") / 2);
@@ -336,7 +340,7 @@ fn write_gemma4_values(w: &mut Writer, config: &Value) {
 fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     let name = name.strip_prefix("model.").or_else(|| name.strip_prefix("backbone.")).unwrap_or(name);
     match name {
-        "embed_tokens.weight" | "embeddings.weight" => return "token_embd.weight".into(),
+        "embed_tokens.weight" | "embeddings.weight" | "word_embeddings.weight" => return "token_embd.weight".into(),
         "norm.weight" | "norm_f.weight" | "final_layernorm.weight" => return "output_norm.weight".into(),
         "embedding_norm.weight" => return "token_embd_norm.weight".into(),
         "lm_head.weight" => return "output.weight".into(),
@@ -359,23 +363,22 @@ fn gguf_name(name: &str, sandwich: bool, mixes: bool) -> String {
     if let Some(projection) = part.strip_suffix("_proj.bias") {
         return format!("blk.{layer}.attn_{}.bias", projection.strip_prefix("self_attn.").unwrap());
     }
-    if part.ends_with("e_score_correction_bias") || part == "feed_forward.expert_bias" {
+    if part.ends_with("e_score_correction_bias") || part.ends_with("expert_bias") {
         return format!("blk.{layer}.exp_probs_b.bias");
     }
     let part = part.trim_end_matches(".weight").replace("mixer.", "mamba.");
     let part = match part.as_str() {
-        "norm" => "attn_norm",
-        "input_layernorm" => "attn_norm",
-        "self_attn.qkv_proj" => "attn_qkv",
+        "norm" | "input_layernorm" => "attn_norm",
+        "self_attn.qkv_proj" | "attention.query_key_value" => "attn_qkv",
         "mlp.gate_up_proj" => "ffn_up",
         "shared_mlp.output_linear" if mixes => "ffn_down_shexp",
         "shared_mlp.output_linear" => "ffn_down",
         "self_attn.q_proj" | "mamba.q_proj" => "attn_q",
         "self_attn.k_proj" | "mamba.k_proj" => "attn_k",
         "self_attn.v_proj" | "mamba.v_proj" => "attn_v",
-        "self_attn.o_proj" | "mamba.o_proj" => "attn_output",
-        "self_attn.q_norm" => "attn_q_norm",
-        "self_attn.k_norm" => "attn_k_norm",
+        "self_attn.o_proj" | "mamba.o_proj" | "attention.dense" => "attn_output",
+        "self_attn.q_norm" | "attention.query_layernorm" => "attn_q_norm",
+        "self_attn.k_norm" | "attention.key_layernorm" => "attn_k_norm",
         "post_attention_layernorm" if sandwich => "post_attention_norm",
         "post_attention_layernorm" | "pre_feedforward_layernorm" | "pre_ff_layernorm" => "ffn_norm",
         "post_feedforward_layernorm" => "post_ffw_norm",

@@ -31,6 +31,7 @@ impl Deployment {
             special: special.collect(),
             context: self.program().context as usize,
             window: self.program().groups.iter().filter_map(|g| g.window).min().map(|w| w as usize),
+            states: self.program().groups.iter().any(|group| !group.state.is_empty()),
         }
     }
 }

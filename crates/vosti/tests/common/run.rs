@@ -12,7 +12,7 @@ use vosti_model::decoder::Decoder;
 use vosti_model::{ModelPlan, Target, TensorFiles, WeightSource, families, plan};
 
 /// Random models; `crates/vosti-model/goldens/tiny.py` makes them.
-pub const TINY: [&str; 39] = [
+pub const TINY: [&str; 41] = [
     "llama",         // scaled rope, tied embeddings
     "llama-untied",  // groups of three heads, a head of its own
     "qwen2",         // biases of queries, keys and values
@@ -46,8 +46,10 @@ pub const TINY: [&str; 39] = [
     "qwen3_5-moe",   // the same with experts beside a perceptron that has a gate
     "qwen3-next",    // the same with ten experts of a row, and projections in two tensors
     "glm4-moe",      // a sigmoid with a bias, a perceptron beside the experts, half a head turns
+    "ling",          // the same in groups of experts, queries, keys and values in one tensor
     "mamba2",        // Mamba 2 in every layer, no perceptron
     "nemotron-h",    // Mamba 2, attention or a perceptron without a gate in each layer
+    "nemotron-nano", // the same with heads of 80 numbers
     "nemotron3",     // the same with experts without a gate beside such a perceptron
     "falcon-h1",     // attention and Mamba 2 beside each other, factors of projections
     "minimax-m2",    // experts with a sigmoid, one norm of all heads, of which half turns
