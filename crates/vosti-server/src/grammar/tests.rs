@@ -5,16 +5,18 @@ use super::*;
 
 const STOP: Token = 256;
 
-/// Every byte, a stop token, and a few longer tokens that cross the borders of JSON's parts.
+/// The tokens of marks.
+const CALL: Token = 269;
+const CLOSE: Token = 270;
+
+/// Every byte, a stop token, a few longer tokens that cross the borders of JSON's parts, and those of marks.
 fn words() -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = (0..=255u8).map(|byte| vec![byte]).collect();
     words[0xff].clear();
     words.push(Vec::new());
-    for word in
-        ["{\"", "\": ", "\", \"", "\"}", "}}", "true", " the", "<tool", "_call>", "\n{\"name\": ", "12", "\u{e9}"]
-    {
-        words.push(word.as_bytes().to_vec());
-    }
+    let longer =
+        ["{\"", "\": ", "\", \"", "\"}", "}}", "true", " the", "<tool", "_call>", "\n{\"name\": ", "12", "\u{e9}"];
+    words.extend(longer.into_iter().chain(["<tool_call>", "</think>"]).map(|word| word.as_bytes().to_vec()));
     words
 }
 
@@ -114,7 +116,7 @@ fn tools(choice: Choice, parallel: bool) -> Grammar {
 fn calls(grammar: &Grammar, text: &str) -> Vec<(String, Value)> {
     let Grammar::Tools(tools) = grammar else { panic!("no tools") };
     let mut calls: Vec<(String, String)> = Vec::new();
-    for piece in Reader::new(tools).expect("a row").push(text) {
+    for piece in Reader::new(tools).expect("a row").push(text, None) {
         match piece {
             Piece::Call { name } => calls.push((name, String::new())),
             Piece::Arguments(json) => calls.last_mut().expect("a call has begun").1 += &json,
@@ -314,15 +316,23 @@ fn a_named_tool_and_no_other_is_called() {
 
 /// Whether these bytes, one token each, go through the grammar and may end there.
 fn allows(grammar: &Grammar, text: &str) -> bool {
+    allows_tokens(grammar, &spelled(text))
+}
+
+fn spelled(text: &str) -> Vec<Token> {
+    text.bytes().map(Token::from).collect()
+}
+
+fn allows_tokens(grammar: &Grammar, tokens: &[Token]) -> bool {
     let mut constraint = grammars().compile(grammar).expect("a grammar")();
     let mut complete = false;
-    for byte in text.bytes() {
+    for token in tokens {
         let mut row = vec![0.0; words().len()];
         constraint.mask(&mut row);
-        if complete || !row[usize::from(byte)].is_finite() {
+        if complete || !row[*token as usize].is_finite() {
             return false;
         }
-        complete = constraint.accept(Token::from(byte));
+        complete = constraint.accept(*token);
     }
     let mut row = vec![0.0; words().len()];
     constraint.mask(&mut row);
@@ -368,7 +378,7 @@ fn beside_tools_text_is_held_and_calls_are_allowed_in_every_form() {
                     assert!(error.contains("set tool_choice"), "{error}");
                     continue;
                 }
-                for both in [both.clone(), both.clone().after(Some(Thinking::May))] {
+                for both in [both.clone(), both.clone().after(Some(Thinking::May), None)] {
                     assert!(allows(&both, &call), "{both:?}: {call}");
                     let free = choice == Choice::Auto;
                     assert!(good.iter().all(|text| allows(&both, text) == free), "{both:?}");
@@ -402,7 +412,7 @@ fn whatever_the_logits_say_an_answer_beside_tools_is_held_text_or_calls() {
         for seed in 0..40 {
             let answer = walk(&mut *make(), seed).1;
             let mut reader = Reader::new(&both).expect("a row");
-            let mut pieces = reader.push(&answer);
+            let mut pieces = reader.push(&answer, None);
             pieces.extend(reader.finish());
             match &pieces[..] {
                 [Piece::Text(text)] => {
@@ -511,9 +521,9 @@ fn a_regular_expression_a_choice_and_a_grammar_are_kept_to() {
     ] {
         assert!(good.iter().all(|text| allows(grammar, text)), "{grammar:?}");
         assert!(!bad.iter().any(|text| allows(grammar, text)), "{grammar:?}");
-        assert!(good.iter().all(|text| allows(&grammar.clone().after(Some(Thinking::May)), text)), "{grammar:?}");
+        assert!(good.iter().all(|text| allows(&grammar.clone().after(Some(Thinking::May), None), text)), "{grammar:?}");
         for (thinking, before) in [(Thinking::May, "<think>hm</think>\n\n"), (Thinking::Begun, "\nh<m </think>")] {
-            let thoughtful = grammar.clone().after(Some(thinking));
+            let thoughtful = grammar.clone().after(Some(thinking), None);
             assert!(good.iter().all(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
             assert!(!bad.iter().any(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
         }
@@ -527,10 +537,45 @@ fn a_regular_expression_a_choice_and_a_grammar_are_kept_to() {
 #[test]
 fn calls_may_come_after_thoughts() {
     let call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
-    let grammar = tools(Choice::Auto, true).after(Some(Thinking::May));
+    let grammar = tools(Choice::Auto, true).after(Some(Thinking::May), None);
     for good in ["Hi.".to_string(), call.into(), format!("<think>a <tool_call> b</think>\n\nNow.{call}")] {
         assert!(allows(&grammar, &good), "{good:?}");
     }
+}
+
+#[test]
+fn where_tokens_are_the_marks_a_text_that_spells_one_is_a_text() {
+    let Grammar::Tools(tools) = tools(Choice::Auto, true) else { panic!("no tools") };
+    let by_token = Grammar::Tools(tools.by_token(|mark| (mark == "<tool_call>").then_some(CALL)));
+    let call = [vec![CALL], spelled("\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>")].concat();
+    let prose = spelled("Write <tool_call> before a call.");
+    let thought = [spelled("<think>a <tool_call> and </think> b\n"), vec![CLOSE], spelled("\n\n")].concat();
+    let brief = [spelled("<think>"), vec![CLOSE]].concat();
+    for (grammar, before) in [
+        (by_token.clone(), vec![]),
+        (by_token.clone().after(Some(Thinking::May), Some(CLOSE)), vec![]),
+        (by_token.clone().after(Some(Thinking::May), Some(CLOSE)), thought.clone()),
+        (by_token.clone().after(Some(Thinking::May), Some(CLOSE)), brief),
+        (by_token.clone().after(Some(Thinking::Begun), Some(CLOSE)), thought),
+    ] {
+        let may = |parts: &[&[Token]]| allows_tokens(&grammar, &[&before[..], &parts.concat()].concat());
+        for good in [&[&prose[..]][..], &[&call], &[&prose, &call], &[], &[&call, &spelled("\n"), &call]] {
+            assert!(may(good), "{grammar:?} {before:?} {good:?}");
+        }
+        for bad in [&[&[CALL][..]][..], &[&prose, &[CALL]], &[&call, &prose], &[&[CALL], &prose]] {
+            assert!(!may(bad), "{grammar:?} {before:?} {bad:?}");
+        }
+    }
+    let held = Grammar::Regex("[a-c]+".into()).after(Some(Thinking::Begun), Some(CLOSE));
+    let answer = |end: &[Token]| [&spelled("hm </think> ab"), end, &spelled("\n\nabc")].concat();
+    assert!(allows_tokens(&held, &answer(&[CLOSE])) && !allows_tokens(&held, &answer(&spelled("</think>"))));
+    // Beside a text that is held, the text begins with no mark, so the mark may be spelled.
+    let Grammar::Tools(tools) = by_token else { panic!("no tools") };
+    let held = Grammar::Tools(tools.or(Grammar::Regex("[a-c]+".into())));
+    assert!(
+        allows(&held, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>")
+            && allows_tokens(&held, &call)
+    );
 }
 
 #[test]
@@ -539,11 +584,11 @@ fn harmonys_answers_are_held_in_their_channels() {
         Grammar::Tools(tools) => Grammar::Tools(tools.in_form(Some(tools::format::Format::Harmony))),
         grammar => grammar,
     };
-    let auto = named(tools(Choice::Auto, true)).after(Some(Thinking::Harmony));
-    let required = named(tools(Choice::Required, true)).after(Some(Thinking::Harmony));
+    let auto = named(tools(Choice::Auto, true)).after(Some(Thinking::Harmony), None);
+    let required = named(tools(Choice::Required, true)).after(Some(Thinking::Harmony), None);
     let Grammar::Tools(held) = named(tools(Choice::Auto, true)) else { panic!("no tools") };
-    let held = Grammar::Tools(held.or(Grammar::Choice(vec!["yes".into()]))).after(Some(Thinking::Harmony));
-    let choice = Grammar::Choice(vec!["yes".into()]).after(Some(Thinking::Harmony));
+    let held = Grammar::Tools(held.or(Grammar::Choice(vec!["yes".into()]))).after(Some(Thinking::Harmony), None);
+    let choice = Grammar::Choice(vec!["yes".into()]).after(Some(Thinking::Harmony), None);
     let call = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}";
     let wrong = "<|channel|>commentary to=functions.then <|constrain|>json<|message|>{}";
     let (yes, no) = ("<|channel|>final<|message|>yes", "<|channel|>final<|message|>no");

@@ -50,11 +50,14 @@ impl Thinking {
         }
     }
 
-    /// The grammar with thoughts before the answer, in llguidance's notation. Its rules must not be called `thoughts` or
-    /// `thoughtful_answer`.
-    pub fn before(self, grammar: &str) -> String {
+    /// The grammar with thoughts before the answer, in llguidance's notation. `close` ends them, or without it a text. Its rules must
+    /// not be called `thoughts` or `thoughtful_answer`.
+    pub fn before(self, close: Option<Token>, grammar: &str) -> String {
         let answer = part(grammar, "thoughtful_answer");
-        let rest = format!("thoughts[suffix=\"{CLOSE}\"]: /(?s:.*)/\n");
+        let rest = match close {
+            Some(token) => format!("thoughts: /(?s:.*)/ <[{token}]>\n"),
+            None => format!("thoughts[suffix=\"{CLOSE}\"]: /(?s:.*)/\n"),
+        };
         let start = match self {
             Self::May => format!("start: (\"{OPEN}\" thoughts /\\n{{0,2}}/)? thoughtful_answer"),
             Self::Harmony => return harmony::before(grammar),
