@@ -35,7 +35,7 @@ pub fn effective(arguments: &Sampling, deployment: &Deployment) -> Result<Defaul
 /// The thoughts of an answer to this prompt, in which stop strings sleep; none if the model does not think.
 pub fn thoughts(own: &Text, template: &ChatTemplate, prompt: &Prompt) -> Option<Thoughts> {
     let thinking = Thinking::of(template.source(), |end| prompt.ends_with(end))?;
-    thinking.sleep(own.tokenizer.token_id(CLOSE))
+    Some(thinking.sleep(own.tokenizer.token_id(CLOSE)))
 }
 
 /// Checked parameters of one request.
