@@ -73,7 +73,9 @@ fn pack(binary: &Path, target: &str, folder: &Path) -> Result<PathBuf> {
         fs::copy(&from, to).with_context(|| file.to_string())?;
     }
     let archive = folder.join(format!("{name}.tar.gz"));
-    run_command(Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(folder).arg(&name))?;
+    let mut tar = Command::new("tar");
+    // On macOS tar would add a file of attributes beside each.
+    run_command(tar.env("COPYFILE_DISABLE", "1").arg("-czf").arg(&archive).arg("-C").arg(folder).arg(&name))?;
     fs::remove_dir_all(&inside)?;
     let sum = if OS == "macos" { vec!["shasum", "-a", "256"] } else { vec!["sha256sum"] };
     let told = Command::new(sum[0]).args(&sum[1..]).arg(format!("{name}.tar.gz")).current_dir(folder).output()?;

@@ -6,9 +6,9 @@ mod gguf;
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use vosti_contract::Dtype;
-use vosti_model::{ModelPlan, Target, Tensor, TensorData, TensorFiles, WeightSource, Weights, families, plan};
+use vosti_model::{Model, ModelPlan, Target, Tensor, TensorData, TensorFiles, WeightSource, Weights, families, plan};
 
 fn assert_close(name: &str, a: Tensor, b: Tensor) {
     assert_eq!(a.shape, b.shape, "{name}");
@@ -251,4 +251,47 @@ fn a_nemotron3_that_no_kernel_serves_is_refused_from_a_file_too() {
         let error = families::from_gguf(stored.metadata().unwrap()).unwrap_err().to_string();
         assert!(error.contains(says) && !error.contains('\n'), "{key}: {error}");
     }
+}
+
+/// A folder has named templates in files or in a list, a GGUF file under keys of their own.
+#[test]
+fn a_template_for_tools_is_read_from_each_of_its_places() {
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny/llama");
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(tiny.join(file), folder.path().join(file)).unwrap();
+    }
+    let level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let tokenizer = json!({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": level, "decoder": level,
+        "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}});
+    write("tokenizer.json", &tokenizer.to_string());
+    let sources = |path: &Path| {
+        let text = Model::open(path).unwrap().text().unwrap();
+        [false, true].map(|tools| text.chat().unwrap().for_tools(tools).source().to_string())
+    };
+
+    let list = json!([{"name": "tool_use", "template": "t"}, {"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]);
+    write("tokenizer_config.json", &json!({"chat_template": list}).to_string());
+    assert_eq!(sources(folder.path()), ["d", "t"]);
+    write("tokenizer_config.json", &json!({"chat_template": [{"name": "tool_use", "template": "t"}]}).to_string());
+    assert_eq!(sources(folder.path()), ["t", "t"], "there is no other");
+    write("chat_template.jinja", "D");
+    assert_eq!(sources(folder.path()), ["D", "t"]);
+    std::fs::create_dir(folder.path().join("additional_chat_templates")).unwrap();
+    write("additional_chat_templates/tool_use.jinja", "T");
+    assert_eq!(sources(folder.path()), ["D", "T"]);
+
+    let config: Value = serde_json::from_slice(&std::fs::read(tiny.join("config.json")).unwrap()).unwrap();
+    let file = gguf::write(&tiny, &config, true);
+    let string = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+    let entry = |key: &str, text: &str| [string(key), 8_u32.to_le_bytes().to_vec(), string(text)].concat();
+    let keys = [entry("tokenizer.chat_template", "d"), entry("tokenizer.chat_template.tool_use", "t")].concat();
+    // Magic, version and the number of tensors, then the number of keys; tensors begin at a multiple of 32 bytes.
+    let (head, rest) = (&file[..16], &file[24..]);
+    let count = u64::from_le_bytes(file[16..24].try_into().unwrap()) + 2;
+    let more = [head, &count.to_le_bytes(), &keys, rest].concat();
+    let path = folder.path().join("model.gguf");
+    std::fs::write(&path, &more).unwrap();
+    assert_eq!(sources(&path), ["d", "t"]);
 }

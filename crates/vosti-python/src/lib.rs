@@ -11,7 +11,7 @@ mod requests;
 mod run;
 
 use own::Own;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use replacement::PyReplacement;
@@ -29,6 +29,9 @@ use vosti_engine::numbers;
 use vosti_engine::progress::Progress;
 use vosti_engine::{EngineHandle, Policy, Speculation, Token};
 use vosti_model::{Arithmetic, ChatOptions, Date, Replacement};
+
+/// What is wrong with a token id that no number of 32 bits is.
+const OUTSIDE: &str = "a token id is negative or not in the vocabulary";
 
 /// Shows nothing, and ends the work once it is true.
 #[derive(Default)]
@@ -182,7 +185,11 @@ impl PyEngine {
             let refused = |why| refused(format!("{what} {index}: {why}"));
             let given = Python::attach(|py| {
                 let given = given.call1(py, (index,))?;
-                given.extract::<G>(py).map_err(|error| refused(error.into().value(py).to_string()))
+                given.extract::<G>(py).map_err(|error| {
+                    let error: PyErr = error.into();
+                    let outside = error.is_instance_of::<PyOverflowError>(py);
+                    refused(if outside { OUTSIDE.to_string() } else { error.value(py).to_string() })
+                })
             })?;
             asked(given).map_err(refused)
         };
@@ -294,12 +301,20 @@ impl PyEngine {
         self.own.vocabulary
     }
 
+    /// What the model's files ask for and do not say.
+    fn warnings(&self) -> Vec<String> {
+        self.own.text().map_or_else(|_| Vec::new(), |text| text.tokenizer.warnings())
+    }
+
     /// The sampling of calls that give none, by the names of `SamplingParams`.
     fn defaults<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
         for (name, value) in self.own.sampling.all() {
             match value {
-                numbers::Value::Float(number) => all.set_item(name, number)?,
+                // The shortest number that is this one: 0.2, and not the 32 bits of it as 64.
+                numbers::Value::Float(number) => {
+                    all.set_item(name, number.to_string().parse().unwrap_or(f64::from(number)))?
+                }
                 numbers::Value::Whole(number) => all.set_item(name, number)?,
             }
         }

@@ -232,9 +232,11 @@ class TestLLM(unittest.TestCase):
         wrong = [
             (lambda: self.llm.generate([[]]), "prompt 0: it is empty"),
             (lambda: self.llm.generate([[1 << 31]]), "not in the vocabulary"),
-            (lambda: self.llm.generate([[5], [1 << 32]]), "prompt 1: "),
-            (lambda: self.llm.generate([[5], [-1]]), "prompt 1: "),
-            (lambda: SamplingParams(temperature="warm"), "SamplingParams: .*temperature"),
+            (lambda: self.llm.generate([[5], [1 << 32]]), "prompt 1: a token id is negative or not in the vocabulary"),
+            (lambda: self.llm.generate([[5], [-1]]), "prompt 1: a token id is negative"),
+            (lambda: SamplingParams(temperature="warm"), "SamplingParams: temperature is 'warm': must be real number"),
+            (lambda: SamplingParams(ignore_eos="no"), "SamplingParams: ignore_eos is 'no': .*bool"),
+            (lambda: SamplingParams(top_k=1.5), "SamplingParams: top_k is 1.5: .*integer"),
             (lambda: SamplingParams(temperature=-1), "temperature is -1; it must be between 0 and 100"),
             (lambda: SamplingParams(max_tokens=-1), "max_tokens is -1"),
             (lambda: SamplingParams(max_tokens=0), "max_tokens is 0"),
@@ -249,6 +251,7 @@ class TestLLM(unittest.TestCase):
             (lambda: SamplingParams(stop_token_ids=["a"]), "stop_token_ids is .*: give a list of token ids"),
             (lambda: SamplingParams(logit_bias={"3": 1}), "logit_bias is .*: give a dict by token ids"),
             (lambda: SamplingParams(logit_bias={3: 200}), "logit_bias for token 3 is 200"),
+            (lambda: SamplingParams(logit_bias={3: "much"}), "logit_bias for token 3 is 'much': give a number"),
             (lambda: SamplingParams(logprobs_mode="cooked"), "logprobs_mode is"),
             (lambda: SamplingParams(structured_outputs={"regex": "a"}), "structured_outputs is .*: give a StructuredOutputsParams"),
             (lambda: dataclasses.replace(SamplingParams(), top_p=2), "top_p is 2"),
@@ -320,6 +323,10 @@ class TestLLM(unittest.TestCase):
             for asked in (params, [params] * 2):
                 resumed = self.llm.generate(PROMPTS[:2], asked, use_tqdm=False, resume=cut)
                 self.assertEqual(self.ids(resumed)[1], self.ids(first)[1])
+
+    def test_default_parameters_are_the_numbers_that_the_model_s_makers_wrote(self):
+        params = self.llm.get_default_sampling_params()
+        self.assertEqual((params.temperature, params.top_p), (0.2, 0.9))
 
     def test_an_engine_s_seed_repeats_a_program(self):
         def program(seed):

@@ -96,6 +96,12 @@ class TestUpdateWeights(unittest.TestCase):
         self.assertEqual(self.llm.generate("x" * 200, PARAMS)[0].num_cached_tokens, 0)
         self.assertEqual((self.answer(self.llm), self.llm.fingerprint), (before, fingerprint))
 
+    def test_a_flag_of_a_folder_whose_token_is_missing_is_a_warning_where_the_model_is_made(self):
+        (self.folders[1] / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": True}))
+        with self.assertWarnsRegex(UserWarning, "add_bos_token") as told:
+            LLM(self.folders[1])
+        self.assertEqual(told.filename, __file__)
+
     def test_other_weights_give_what_a_folder_with_them_gives(self):
         write(self.folders[1], self.header, self.changed())
         fresh = LLM(self.folders[1])

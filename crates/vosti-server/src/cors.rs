@@ -3,6 +3,7 @@
 //! Without an allowed origin no header is sent, and browsers block every other site's page. Cookies are never used; an API
 //! key guards the API.
 
+use crate::api::body::TOLD;
 use crate::error::ServerError;
 use axum::http::{HeaderName, HeaderValue, Method};
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl Origins {
             Self::These(origins) => AllowOrigin::list(origins.clone()),
             Self::All => AllowOrigin::any(),
         };
-        let shown = ["x-request-id", "x-vosti-ignored", "retry-after"].map(HeaderName::from_static);
+        let shown = ["x-request-id", TOLD[0], TOLD[1], "retry-after"].map(HeaderName::from_static);
         let cors = CorsLayer::new().allow_origin(origin).allow_methods([Method::GET, Method::POST]);
         // "*" would leave out Authorization.
         Some(cors.allow_headers(AllowHeaders::mirror_request()).expose_headers(shown).max_age(PREFLIGHT_MAX))

@@ -389,6 +389,46 @@ fn ctrl_c_ends_the_measurement_of_a_server_that_is_silent() {
 }
 
 #[test]
+fn a_stop_string_in_a_thought_ends_nothing() {
+    let (folder, model) = model();
+    let template = |end: &str| {
+        let source = format!("{{% for m in messages %}}{{{{ m.content }}}}{{% endfor %}}{end}");
+        let settings = serde_json::json!({ "chat_template": source }).to_string();
+        std::fs::write(folder.path().join("tokenizer_config.json"), settings).expect("written");
+    };
+    let answer = |command: &str, stop: &[&str]| {
+        let mut child = vosti();
+        child
+            .args([command, "--model", &model, "-q", "-n", "30", "--ignore-eos", "--seed", "5", "--temperature", "2"])
+            .args(stop);
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        child.stdin.take().expect("piped").write_all(b"ab\n").expect("written");
+        String::from_utf8_lossy(&child.wait_with_output().expect("it ends").stdout).into_owned()
+    };
+    template("<think>{# </think> #}");
+    let thought = answer("chat", &[]);
+    let letter = thought.chars().filter(char::is_ascii_graphic).nth(1).expect("two letters").to_string();
+    assert_eq!(answer("chat", &["--stop", &letter]), thought);
+    assert_eq!(answer("generate", &["-", "--stop", &letter]), answer("generate", &["-"]));
+    template("<think>");
+    assert_eq!(answer("chat", &[]), thought, "the same prompt");
+    assert!(answer("chat", &["--stop", &letter]).len() < thought.len(), "this model does not think");
+}
+
+#[test]
+fn a_flag_of_the_tokenizer_whose_token_is_missing_is_told() {
+    let (folder, model) = model();
+    let said = || {
+        let told = vosti().args(["generate", "ab", "-n", "2", "--model", &model]).output().expect("the binary starts");
+        String::from_utf8_lossy(&told.stderr).into_owned()
+    };
+    assert!(!said().contains("warning"));
+    std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"add_bos_token": true}"#).expect("written");
+    let told = said();
+    assert!(told.lines().any(|line| line.starts_with("warning ") && line.contains("add_bos_token")), "{told}");
+}
+
+#[test]
 fn the_families_are_listed_with_an_example_of_each() {
     let listed = vosti().args(["models", "--families"]).output().expect("the binary starts");
     assert_eq!(listed.status.code(), Some(0));
@@ -444,7 +484,8 @@ fn a_conversation_is_wrapped_on_a_terminal_and_nowhere_else() {
 }
 
 /// A person at a terminal: pastes, clears a line with Ctrl-C, sets a value, recalls a line, types while an answer comes, stops it with
-/// Ctrl-C and asks again, writes two lines, saves, takes back, forgets, loads, leaves with Ctrl-D. Ends with the command's exit code.
+/// Ctrl-C and asks again, writes two lines, saves, takes back, forgets, loads, types ahead, leaves with Ctrl-D. Ends with the command's
+/// exit code.
 const A_PERSON: &str = r#"
 import os, pty, signal, sys
 signal.alarm(300)
@@ -490,6 +531,8 @@ keys(b"/clear\r", b"messages     0", PROMPT)
 keys(b"/undo\r", b"there is no message yet", PROMPT)
 keys(b"/load " + sys.argv[1].encode() + b"\r", b"messages     8", PROMPT)
 keys(b"/load /nowhere\r", b"cannot read /nowhere", PROMPT)
+keys(b"/undo\r/drop\rleft", b"messages     6", PROMPT, b"messages     4", PROMPT, b"left")
+os.write(terminal, b"\x03")
 os.write(terminal, b"\x04")
 try:
     while os.read(terminal, 4096):

@@ -92,6 +92,9 @@ fn a_prompt_that_is_too_long_or_empty() {
     generate("a", &["--context", "513"], "--context 513 is longer than the model's own, 512 tokens");
     generate("a", &["--kv-pages", "9999999999999"], "9999999999999 KV pages 245759999999975424 bytes");
     generate("a", &["--kv-pages", &usize::MAX.to_string()], "--kv-pages, --kv-memory or --context");
+    let template = r#"{"chat_template": "ab{% for m in messages %}{{ m.content }}{% endfor %}"}"#;
+    std::fs::write(folder.path().join("tokenizer_config.json"), template).expect("written");
+    generate(" \n", &[], "the prompt is empty");
 }
 
 /// The model needs more memory than any machine has: each of its thousand layers is as large as a model.

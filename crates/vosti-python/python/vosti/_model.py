@@ -7,6 +7,7 @@ import random
 import reprlib
 import secrets
 import sys
+import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -42,6 +43,9 @@ class Model:
         self._engine = Engine(str(model), context=max_model_len, threads=threads, sequences=max_num_seqs,
                               kv_pages=kv_pages, weights=weights, arithmetic=arithmetic, activations=activations,
                               speculate=speculate)
+        for why in self._engine.warnings():
+            # Of the caller: the constructor is wrapped.
+            warnings.warn(f"{model}: {why}", stacklevel=3)
         self._ids: Dict[int, int] = {}
         self._random = secrets.SystemRandom() if seed is None else random.Random(seed)
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from numbers import Integral
 from types import SimpleNamespace
@@ -101,8 +102,13 @@ class SamplingParams:
             })
             check(form)
         except (OverflowError, TypeError, ValueError) as why:
-            raise ValueError(f"SamplingParams: {why}") from None
+            raise ValueError(f"SamplingParams: {self._told(why)}") from None
         return form
+
+    def _told(self, why: Exception) -> str:
+        """What is wrong, with the parameter and its value if it is the value's type."""
+        field = re.fullmatch(r"failed to extract field Params\.(\w+)", str(why))
+        return f"{field[1]} is {getattr(self, field[1])!r}: {why.__cause__}" if field else str(why)
 
     def _check_forms(self) -> None:
         """What the engine would refuse with a message that does not name the parameter."""
@@ -119,6 +125,9 @@ class SamplingParams:
                                                ("logit_bias", self.logit_bias, Mapping, Integral, "a dict by token ids")):
             if value is not None and not (isinstance(value, whole) and all(isinstance(one, part) for one in value)):
                 raise ValueError(f"{name} is {value!r}: give {form}")
+        for token, bias in (self.logit_bias or {}).items():
+            if not hasattr(bias, "__float__"):
+                raise ValueError(f"logit_bias for token {token} is {bias!r}: give a number")
         held = self.structured_outputs
         if held is not None and not isinstance(held, StructuredOutputsParams):
             raise ValueError(f"structured_outputs is {held!r}: give a StructuredOutputsParams")

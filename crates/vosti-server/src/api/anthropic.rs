@@ -37,6 +37,7 @@ pub async fn create(
 ) -> Result<Response, ApiError> {
     let begun = conversation::begin(app, request.into_chat()?, &told).await;
     let Begun { service, prepared, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
+    told.rename(&NAMES);
     let mut writer = MessagesWriter::new(service, prepared);
     if stream {
         return Ok(stream::respond(flow, writer));

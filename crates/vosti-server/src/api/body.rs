@@ -1,12 +1,13 @@
 //! From bytes to a request type: every way in which a body can be wrong becomes a 4xx that names the place.
 
 use super::ApiError;
+use super::error::renamed;
 use super::foreign::{self, Place, Stripped};
 use crate::app::App;
 use crate::config::UnknownFields;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, ORIGIN};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub trait Body: DeserializeOwned {
     /// Where the fields of other engines may stand.
     const PLACES: &'static [Place];
+    /// Whether a client that is no browser may leave out the header that says JSON.
+    const UNNAMED: bool = false;
 }
 
 /// Members of requests that hold JSON of the client's own, which stays as it is; paths as in [`Place::path`].
@@ -209,6 +212,17 @@ impl Told {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[1].extend(warnings);
     }
 
+    /// Writes the fields in warnings by the names of another API, see [`ApiError::renamed`]. Words that are no fields stay.
+    pub fn rename(&self, names: &[(&str, &str)]) {
+        let word = |word: &str| {
+            let name = word.trim_end_matches([',', ':']);
+            renamed(name, names) + &word[name.len()..]
+        };
+        for warning in &mut self.0.lock().unwrap_or_else(PoisonError::into_inner)[1] {
+            *warning = warning.split(' ').map(word).collect::<Vec<_>>().join(" ");
+        }
+    }
+
     /// Takes the lists of [`TOLD`] out: a second call returns nothing.
     pub fn take(&self) -> [Vec<String>; 2] {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -222,10 +236,12 @@ impl<T: Body> FromRequest<Arc<App>> for Payload<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        // A browser lets a page of another site send plain text to this port, but not JSON: so JSON is required.
+        // A browser lets a page of another site send plain text to this port, but not JSON: so JSON is required. Where it is not,
+        // nothing of a page is taken: browsers say `Origin` whenever a page posts.
         let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let media = header.and_then(|value| value.split(';').next()).map(str::trim);
-        if !media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
+        let named = media.is_some_and(|media| media.eq_ignore_ascii_case("application/json"));
+        if !named && (!T::UNNAMED || request.headers().contains_key(ORIGIN)) {
             return Err(ApiError::media_type());
         }
         let told = request.extensions().get::<Told>().cloned().unwrap_or_default();

@@ -81,7 +81,9 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
     let source_max = if shared.max_tokens.is_some() { "max_tokens" } else { "max_completion_tokens" };
     shared.max_tokens =
         prepare::one_of(("max_tokens", shared.max_tokens), ("max_completion_tokens", request.max_completion_tokens))?;
-    let tools = tools(service, &mut request)?;
+    // A stop string may hold the text of a mark back, which then comes later than its token.
+    let stops = shared.stop.is_some();
+    let tools = tools(service, &mut request)?.map(|tools| if stops { tools.by_token(|_| None) } else { tools });
     let (tools, held) = match (tools, prepare::held(&mut shared)?) {
         (Some(tools), format) => {
             let (tools, param) = match format {
@@ -98,8 +100,7 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
     if app.config.log_prompts {
         tracing::info!(prompt = &*prompt.text(), "prompt");
     }
-    // A grammar reads the tag as text.
-    let close = if held.is_none() { service.tokenizer().token_id(CLOSE) } else { None };
+    let close = mark(service, CLOSE);
     let contents = Contents {
         tools,
         close,
@@ -112,7 +113,7 @@ fn prepare(app: &App, service: &Service, mut request: ChatRequest, mut shared: S
         may_score: false,
         logprobs: request.logprobs.unwrap_or(false).then(|| request.top_logprobs.unwrap_or(0)),
         prompt_logprobs: shared.prompt_logprobs,
-        held: held.map(|Held { grammar, param }| Held { grammar: grammar.after(thinking), param }),
+        held: held.map(|Held { grammar, param }| Held { grammar: grammar.after(thinking, close), param }),
         ends: Vec::new(),
         thinking: thinking.map(|thinking| (thinking, close)),
         date: Some(date),
@@ -128,7 +129,16 @@ fn tools(service: &Service, request: &mut ChatRequest) -> Result<Option<Tools>, 
     let tools = messages::tools(request.tools.take(), request.tool_choice.take(), request.parallel_tool_calls)?;
     let Some(tools) = tools else { return Ok(None) };
     let template = service.language.chat().map_err(|error| ApiError::field("tools", error.to_string()))?;
-    Ok(Some(tools.in_form(Form::of(template.for_tools(true)).map(|form| form.format))))
+    let form = Form::of(template.for_tools(true)).map(|form| form.format);
+    let tools = tools.in_form(form);
+    // A model whose template knows no tools may spell the mark.
+    Ok(Some(if form.is_some() { tools.by_token(|text| mark(service, text)) } else { tools }))
+}
+
+/// The token of a mark, if the vocabulary has one that is shown as its text.
+fn mark(service: &Service, text: &str) -> Option<Token> {
+    let tokenizer = service.tokenizer();
+    tokenizer.token_id(text).filter(|token| tokenizer.decode(&[*token]) == text)
 }
 
 /// The conversation as the model's prompt, and whether the model thinks before it answers it.

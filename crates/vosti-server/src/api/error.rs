@@ -68,12 +68,7 @@ impl ApiError {
     /// The same error for an API with other names for fields: `(here, there)`, whole paths or, behind a dot, steps of them.
     pub fn renamed(mut self, names: &[(&str, &str)]) -> Self {
         let Some(param) = self.object.param.take() else { return self };
-        let fits = |here: &str| match param.strip_prefix(here) {
-            Some(rest) => rest.is_empty() || rest.starts_with(['.', '[']),
-            None => here.starts_with('.') && param.contains(here),
-        };
-        let (here, there) = names.iter().find(|(here, _)| fits(here)).copied().unwrap_or_default();
-        let renamed = if here.is_empty() { param.clone() } else { param.replacen(here, there, 1) };
+        let renamed = renamed(&param, names);
         self.object.message = self.object.message.replace(&param, &renamed);
         self.object.param = Some(renamed);
         self
@@ -166,6 +161,16 @@ impl ApiError {
     pub fn body(&self) -> ErrorBody {
         ErrorBody { kind: "error", error: self.object.clone() }
     }
+}
+
+/// A field's path by the names of another API, see [`ApiError::renamed`].
+pub(super) fn renamed(param: &str, names: &[(&str, &str)]) -> String {
+    let fits = |here: &str| match param.strip_prefix(here) {
+        Some(rest) => rest.is_empty() || rest.starts_with(['.', '[']),
+        None => here.starts_with('.') && param.contains(here),
+    };
+    let (here, there) = names.iter().find(|(here, _)| fits(here)).copied().unwrap_or_default();
+    if here.is_empty() { param.to_string() } else { param.replacen(here, there, 1) }
 }
 
 impl From<EngineError> for ApiError {

@@ -30,6 +30,14 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// This API's names for the fields of a chat or text completion.
+const NAMES: [(&str, &str); 4] = [
+    ("max_tokens", "options.num_predict"),
+    ("stop", "options.stop"),
+    ("response_format.json_schema.schema", "format"),
+    ("response_format", "format"),
+];
+
 /// Gives every error below `/api/` ollama's shape, a text, whoever refused: a route, a wrong path, or a missing key.
 pub async fn shape(request: Request, next: Next) -> Response {
     let ours = request.uri().path().starts_with("/api/");
@@ -56,7 +64,8 @@ pub async fn chat(
         return loaded(&app, &load, Shape::Chat);
     }
     let streamed = request.stream.unwrap_or(true);
-    let begun = conversation::begin(app, request.into_chat()?, &told).await?;
+    let begun = conversation::begin(app, request.into_chat()?, &told).await.map_err(|error| error.renamed(&NAMES))?;
+    told.rename(&NAMES);
     answer(begun.service, begun.prepared, begun.flow, streamed, Shape::Chat).await
 }
 
@@ -75,10 +84,13 @@ pub async fn generate(
     let streamed = request.stream.unwrap_or(true);
     let plain = request.is_plain() || app.service()?.language.chat().is_err();
     if plain {
-        let begun = completions::begin(app, request.into_completion()?, &told).await?;
+        let begun = completions::begin(app, request.into_completion()?, &told).await;
+        let begun = begun.map_err(|error| error.renamed(&NAMES))?;
+        told.rename(&NAMES);
         return answer(begun.service, begun.prepared, begun.flow, streamed, Shape::Generate).await;
     }
-    let begun = conversation::begin(app, request.into_chat()?, &told).await?;
+    let begun = conversation::begin(app, request.into_chat()?, &told).await.map_err(|error| error.renamed(&NAMES))?;
+    told.rename(&NAMES);
     answer(begun.service, begun.prepared, begun.flow, streamed, Shape::Generate).await
 }
 

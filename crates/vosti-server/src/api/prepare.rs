@@ -302,7 +302,7 @@ fn sampling(
         logit_bias: biases(service, shared.logit_bias.unwrap_or_default())?,
         stop_tokens,
         stop_strings: stops(shared.stop.map(|stop| stop.into_list()).unwrap_or_default())?,
-        thoughts: thinking.and_then(|(thinking, close)| thinking.sleep(close)),
+        thoughts: thinking.map(|(thinking, close)| thinking.sleep(close)),
         text: Some(service.text.clone()),
         constraint,
         tokens_min: tokens_min(shared.min_tokens, tokens_max)?,

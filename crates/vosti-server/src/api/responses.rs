@@ -35,6 +35,7 @@ pub async fn respond(
     let echo = request.echo();
     let begun = conversation::begin(app, request.into_chat()?, &told).await;
     let Begun { service, prepared, mut flow, stream, .. } = begun.map_err(|error| error.renamed(&NAMES))?;
+    told.rename(&NAMES);
     let mut writer = ResponsesWriter::new(service, prepared, echo);
     if stream {
         return Ok(stream::respond(flow, writer));

@@ -61,15 +61,7 @@ impl Turn {
     pub fn new(prepared: &Prepared, id: &str, answer: usize) -> Self {
         // From the response's id: unique, and short enough for templates that show a call's id.
         let suffix = id.rsplit('-').next().unwrap_or(id);
-        let contents = &prepared.contents;
-        let reading = match contents.thinking {
-            Some(Thinking::Harmony) => Reading::Harmony(Harmony::default()),
-            thinking => Reading::Tags {
-                close: contents.close,
-                thinker: thinking.map(|thinking| Thinker::new(thinking == Thinking::Begun, contents.close.is_some())),
-                reader: contents.tools.as_ref().and_then(Reader::new),
-            },
-        };
+        let (contents, reading) = (&prepared.contents, Reading::of(&prepared.contents));
         let name = format!("{suffix}_{answer}");
         Self { reading, thoughts_hidden: contents.thoughts_hidden, name, calls: 0, thought_tokens: 0 }
     }
@@ -116,6 +108,17 @@ impl Turn {
 }
 
 impl Reading {
+    fn of(contents: &Contents) -> Self {
+        match contents.thinking {
+            Some(Thinking::Harmony) => Self::Harmony(Harmony::default()),
+            thinking => Self::Tags {
+                close: contents.close,
+                thinker: thinking.map(|thinking| Thinker::new(thinking == Thinking::Begun, contents.close.is_some())),
+                reader: contents.tools.as_ref().and_then(Reader::new),
+            },
+        }
+    }
+
     fn thinks(&self) -> bool {
         match self {
             Self::Harmony(harmony) => harmony.thinks(),
@@ -129,9 +132,9 @@ impl Reading {
             _ if text.is_empty() => Vec::new(),
             Self::Harmony(harmony) => harmony.push(text),
             Self::Tags { thinker: Some(thinker), reader, close } => {
-                read(thinker.push(text, close.is_some() && *close == token), reader)
+                read(thinker.push(text, close.is_some() && *close == token), token, reader)
             }
-            Self::Tags { thinker: None, reader, .. } => read(vec![Said::Answer(text.to_string())], reader),
+            Self::Tags { thinker: None, reader, .. } => read(vec![Said::Answer(text.to_string())], token, reader),
         }
     }
 
@@ -140,7 +143,7 @@ impl Reading {
             Self::Harmony(harmony) => harmony.finish(),
             Self::Tags { thinker, reader, .. } => {
                 let said = thinker.as_mut().map(Thinker::finish).unwrap_or_default();
-                let mut pieces = read(said, reader);
+                let mut pieces = read(said, None, reader);
                 pieces.extend(reader.as_mut().map(Reader::finish).unwrap_or_default());
                 pieces
             }
@@ -148,15 +151,41 @@ impl Reading {
     }
 }
 
-/// Reads calls in the text after thoughts.
-fn read(said: Vec<Said>, reader: &mut Option<Reader>) -> Vec<Piece> {
+/// Reads calls in the text after thoughts; the last of it came from this token.
+fn read(said: Vec<Said>, token: Option<Token>, reader: &mut Option<Reader>) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for said in said {
+    let last = said.len().saturating_sub(1);
+    for (index, said) in said.into_iter().enumerate() {
         match (said, &mut *reader) {
             (Said::Thought(text), _) => pieces.push(Piece::Thought(text)),
-            (Said::Answer(text), Some(reader)) => pieces.extend(reader.push(&text)),
+            (Said::Answer(text), Some(reader)) => pieces.extend(reader.push(&text, token.filter(|_| index == last))),
             (Said::Answer(text), None) => pieces.push(Piece::Text(text)),
         }
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::tools::{Choice, Function};
+
+    #[test]
+    fn where_tokens_are_the_marks_what_spells_one_is_a_part_of_the_thought_or_the_text() {
+        let function = Function { name: "f".into(), description: None, parameters: None, strict: false };
+        let tools = Tools::new(vec![function], Choice::Auto, true).expect("tools").by_token(|_| Some(8));
+        let contents =
+            Contents { tools: Some(tools), thinking: Some(Thinking::Begun), close: Some(7), ..Contents::default() };
+        let mut reading = Reading::of(&contents);
+        let (thought, text) = (|text: &str| Piece::Thought(text.into()), |text: &str| Piece::Text(text.into()));
+        assert_eq!(reading.push("a </think> <tool_call> b", Some(1)), [thought("a </think> <tool_call> b")]);
+        assert_eq!(reading.push("</think>", Some(7)), []);
+        assert_eq!(
+            reading.push("\n\nWrite </think> or <tool_call>.", Some(2)),
+            [text("Write </think> or <tool_call>.")]
+        );
+        assert_eq!(reading.push("<tool_call>", Some(8)), []);
+        let call = reading.push("\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", None);
+        assert_eq!(call, [Piece::Call { name: "f".into() }, Piece::Arguments("{}".into())]);
+    }
 }

@@ -14,6 +14,11 @@ const ENDS: [&str; 4] = ["<|end|>", "<|call|>", "<|return|>", "<|start|>"];
 /// One of these begins a message's head; other text is an answer without tags.
 const BEGINS: [&str; 3] = ["<|channel|>", "<|start|>", TO];
 
+/// The head of an answer that begins with thoughts.
+pub const ANALYSIS: &str = "<|channel|>analysis";
+/// The head of the message that is the answer's text.
+pub const FINAL: &str = "<|channel|>final";
+
 /// Whether a chat template belongs to a model that answers in Harmony.
 pub fn writes(template: &str) -> bool {
     template.contains("<|channel|>") && template.contains(MESSAGE)

@@ -45,6 +45,9 @@ pub enum Grammar {
     AfterThoughts {
         /// How the thoughts begin.
         thinking: Thinking,
+        /// The token that ends them, if no text does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        close: Option<Token>,
         /// The grammar of the answer after them.
         grammar: Box<Grammar>,
     },
@@ -235,10 +238,12 @@ impl Grammar {
             }
             Self::Lark(grammar) => Ok(grammar.clone()),
             // The forms of tools know where Harmony's thoughts are.
-            Self::AfterThoughts { thinking: Thinking::Harmony, grammar } if matches!(**grammar, Self::Tools(_)) => {
+            Self::AfterThoughts { thinking: Thinking::Harmony, grammar, .. } if matches!(**grammar, Self::Tools(_)) => {
                 grammar.write_within(true)
             }
-            Self::AfterThoughts { thinking, grammar } => Ok(thinking.before(&grammar.write_within(true)?)),
+            Self::AfterThoughts { thinking, close, grammar } => {
+                Ok(thinking.before(*close, &grammar.write_within(true)?))
+            }
         }
     }
 
@@ -254,18 +259,18 @@ impl Grammar {
     /// The same with other functions in the place of its own.
     fn with_tools(&self, tools: tools::Tools) -> Self {
         match self {
-            Self::AfterThoughts { thinking, grammar } => {
-                Self::AfterThoughts { thinking: *thinking, grammar: grammar.with_tools(tools).into() }
+            Self::AfterThoughts { thinking, close, grammar } => {
+                Self::AfterThoughts { thinking: *thinking, close: *close, grammar: grammar.with_tools(tools).into() }
             }
             _ => Self::Tools(tools),
         }
     }
 
-    /// The same for an answer that may begin with thoughts.
-    pub fn after(self, thinking: Option<Thinking>) -> Self {
+    /// The same for an answer that may begin with thoughts, which `close` ends, or without it a text.
+    pub fn after(self, thinking: Option<Thinking>, close: Option<Token>) -> Self {
         match thinking {
             None => self,
-            Some(thinking) => Self::AfterThoughts { thinking, grammar: Box::new(self) },
+            Some(thinking) => Self::AfterThoughts { thinking, close, grammar: Box::new(self) },
         }
     }
 }

@@ -1,20 +1,24 @@
 //! Walks through grammars with a small vocabulary: the output satisfies the grammar, whatever the logits are.
 
+mod thoughts;
+
 use super::tools::{Choice, Function, Piece, Reader, Tools};
 use super::*;
 
 const STOP: Token = 256;
 
-/// Every byte, a stop token, and a few longer tokens that cross the borders of JSON's parts.
+/// The tokens of marks.
+const CALL: Token = 269;
+const CLOSE: Token = 270;
+
+/// Every byte, a stop token, a few longer tokens that cross the borders of JSON's parts, and those of marks.
 fn words() -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = (0..=255u8).map(|byte| vec![byte]).collect();
     words[0xff].clear();
     words.push(Vec::new());
-    for word in
-        ["{\"", "\": ", "\", \"", "\"}", "}}", "true", " the", "<tool", "_call>", "\n{\"name\": ", "12", "\u{e9}"]
-    {
-        words.push(word.as_bytes().to_vec());
-    }
+    let longer =
+        ["{\"", "\": ", "\", \"", "\"}", "}}", "true", " the", "<tool", "_call>", "\n{\"name\": ", "12", "\u{e9}"];
+    words.extend(longer.into_iter().chain(["<tool_call>", "</think>"]).map(|word| word.as_bytes().to_vec()));
     words
 }
 
@@ -114,7 +118,7 @@ fn tools(choice: Choice, parallel: bool) -> Grammar {
 fn calls(grammar: &Grammar, text: &str) -> Vec<(String, Value)> {
     let Grammar::Tools(tools) = grammar else { panic!("no tools") };
     let mut calls: Vec<(String, String)> = Vec::new();
-    for piece in Reader::new(tools).expect("a row").push(text) {
+    for piece in Reader::new(tools).expect("a row").push(text, None) {
         match piece {
             Piece::Call { name } => calls.push((name, String::new())),
             Piece::Arguments(json) => calls.last_mut().expect("a call has begun").1 += &json,
@@ -314,15 +318,23 @@ fn a_named_tool_and_no_other_is_called() {
 
 /// Whether these bytes, one token each, go through the grammar and may end there.
 fn allows(grammar: &Grammar, text: &str) -> bool {
+    allows_tokens(grammar, &spelled(text))
+}
+
+fn spelled(text: &str) -> Vec<Token> {
+    text.bytes().map(Token::from).collect()
+}
+
+fn allows_tokens(grammar: &Grammar, tokens: &[Token]) -> bool {
     let mut constraint = grammars().compile(grammar).expect("a grammar")();
     let mut complete = false;
-    for byte in text.bytes() {
+    for token in tokens {
         let mut row = vec![0.0; words().len()];
         constraint.mask(&mut row);
-        if complete || !row[usize::from(byte)].is_finite() {
+        if complete || !row[*token as usize].is_finite() {
             return false;
         }
-        complete = constraint.accept(Token::from(byte));
+        complete = constraint.accept(*token);
     }
     let mut row = vec![0.0; words().len()];
     constraint.mask(&mut row);
@@ -368,7 +380,7 @@ fn beside_tools_text_is_held_and_calls_are_allowed_in_every_form() {
                     assert!(error.contains("set tool_choice"), "{error}");
                     continue;
                 }
-                for both in [both.clone(), both.clone().after(Some(Thinking::May))] {
+                for both in [both.clone(), both.clone().after(Some(Thinking::May), None)] {
                     assert!(allows(&both, &call), "{both:?}: {call}");
                     let free = choice == Choice::Auto;
                     assert!(good.iter().all(|text| allows(&both, text) == free), "{both:?}");
@@ -402,7 +414,7 @@ fn whatever_the_logits_say_an_answer_beside_tools_is_held_text_or_calls() {
         for seed in 0..40 {
             let answer = walk(&mut *make(), seed).1;
             let mut reader = Reader::new(&both).expect("a row");
-            let mut pieces = reader.push(&answer);
+            let mut pieces = reader.push(&answer, None);
             pieces.extend(reader.finish());
             match &pieces[..] {
                 [Piece::Text(text)] => {
@@ -511,9 +523,9 @@ fn a_regular_expression_a_choice_and_a_grammar_are_kept_to() {
     ] {
         assert!(good.iter().all(|text| allows(grammar, text)), "{grammar:?}");
         assert!(!bad.iter().any(|text| allows(grammar, text)), "{grammar:?}");
-        assert!(good.iter().all(|text| allows(&grammar.clone().after(Some(Thinking::May)), text)), "{grammar:?}");
+        assert!(good.iter().all(|text| allows(&grammar.clone().after(Some(Thinking::May), None), text)), "{grammar:?}");
         for (thinking, before) in [(Thinking::May, "<think>hm</think>\n\n"), (Thinking::Begun, "\nh<m </think>")] {
-            let thoughtful = grammar.clone().after(Some(thinking));
+            let thoughtful = grammar.clone().after(Some(thinking), None);
             assert!(good.iter().all(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
             assert!(!bad.iter().any(|text| allows(&thoughtful, &format!("{before}{text}"))), "{thoughtful:?}");
         }
@@ -521,42 +533,6 @@ fn a_regular_expression_a_choice_and_a_grammar_are_kept_to() {
     for wrong in [Grammar::Regex("(".into()), Grammar::Choice(vec![]), Grammar::Lark("start: nothing".into())] {
         let error = grammars().compile(&wrong).err().expect("refused").to_string();
         assert!(error.starts_with("cannot be turned into a grammar: "), "{error}");
-    }
-}
-
-#[test]
-fn calls_may_come_after_thoughts() {
-    let call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
-    let grammar = tools(Choice::Auto, true).after(Some(Thinking::May));
-    for good in ["Hi.".to_string(), call.into(), format!("<think>a <tool_call> b</think>\n\nNow.{call}")] {
-        assert!(allows(&grammar, &good), "{good:?}");
-    }
-}
-
-#[test]
-fn harmonys_answers_are_held_in_their_channels() {
-    let named = |tools: Grammar| match tools {
-        Grammar::Tools(tools) => Grammar::Tools(tools.in_form(Some(tools::format::Format::Harmony))),
-        grammar => grammar,
-    };
-    let auto = named(tools(Choice::Auto, true)).after(Some(Thinking::Harmony));
-    let required = named(tools(Choice::Required, true)).after(Some(Thinking::Harmony));
-    let Grammar::Tools(held) = named(tools(Choice::Auto, true)) else { panic!("no tools") };
-    let held = Grammar::Tools(held.or(Grammar::Choice(vec!["yes".into()]))).after(Some(Thinking::Harmony));
-    let choice = Grammar::Choice(vec!["yes".into()]).after(Some(Thinking::Harmony));
-    let call = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}";
-    let wrong = "<|channel|>commentary to=functions.then <|constrain|>json<|message|>{}";
-    let (yes, no) = ("<|channel|>final<|message|>yes", "<|channel|>final<|message|>no");
-    for thought in ["", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"] {
-        let good =
-            [(&auto, call), (&auto, yes), (&auto, no), (&required, call), (&choice, yes), (&held, call), (&held, yes)];
-        let bad = [(&auto, wrong), (&required, yes), (&choice, no), (&choice, call), (&auto, "yes"), (&held, no)];
-        for (grammar, text) in good {
-            assert!(allows(grammar, &format!("{thought}{text}")), "{grammar:?} {thought}{text}");
-        }
-        for (grammar, text) in bad {
-            assert!(!allows(grammar, &format!("{thought}{text}")), "{grammar:?} {thought}{text}");
-        }
     }
 }
 

@@ -39,22 +39,27 @@ impl Thinking {
     }
 
     /// The thoughts in which stop strings sleep; `token` closes them, if the vocabulary has one for it.
-    pub fn sleep(self, token: Option<Token>) -> Option<Thoughts> {
+    pub fn sleep(self, token: Option<Token>) -> Thoughts {
         let thoughts =
             |open: Option<&str>| Thoughts { open: open.map(str::to_string), close: CLOSE.to_string(), token };
         match self {
-            Self::May => Some(thoughts(Some(OPEN))),
-            Self::Begun => Some(thoughts(None)),
-            // An answer has several thoughts.
-            Self::Harmony => None,
+            Self::May => thoughts(Some(OPEN)),
+            Self::Begun => thoughts(None),
+            // Thoughts and calls may follow each other before the text.
+            Self::Harmony => {
+                Thoughts { close: harmony::FINAL.to_string(), token: None, ..thoughts(Some(harmony::ANALYSIS)) }
+            }
         }
     }
 
-    /// The grammar with thoughts before the answer, in llguidance's notation. Its rules must not be called `thoughts` or
-    /// `thoughtful_answer`.
-    pub fn before(self, grammar: &str) -> String {
+    /// The grammar with thoughts before the answer, in llguidance's notation. `close` ends them, or without it a text. Its rules must
+    /// not be called `thoughts` or `thoughtful_answer`.
+    pub fn before(self, close: Option<Token>, grammar: &str) -> String {
         let answer = part(grammar, "thoughtful_answer");
-        let rest = format!("thoughts[suffix=\"{CLOSE}\"]: /(?s:.*)/\n");
+        let rest = match close {
+            Some(token) => format!("thoughts: /(?s:.*)/ <[{token}]>\n"),
+            None => format!("thoughts[suffix=\"{CLOSE}\"]: /(?s:.*)/\n"),
+        };
         let start = match self {
             Self::May => format!("start: (\"{OPEN}\" thoughts /\\n{{0,2}}/)? thoughtful_answer"),
             Self::Harmony => return harmony::before(grammar),
@@ -186,6 +191,8 @@ impl Thinker {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::Arc;
+    use vosti_engine::text::{TextStream, TokenText};
 
     fn told<'a>(thinking: Thinking, parts: impl IntoIterator<Item = &'a str>) -> (String, String) {
         let mut thinker = Thinker::new(thinking == Thinking::Begun, false);
@@ -237,6 +244,24 @@ mod tests {
         assert_eq!(thinker.push("</think>", true), []);
         assert_eq!(thoughts, "a </think> b </think> c");
         assert_eq!(thinker.push("\n\nyes </think>", true), [Said::Answer("yes </think>".into())]);
+    }
+
+    #[test]
+    fn a_stop_string_counts_behind_the_thoughts_of_each_kind() {
+        let text: Arc<dyn TokenText> = Arc::new(|token: u32, out: &mut Vec<u8>| out.push(token as u8));
+        let harmony = "<|channel|>analysis<|message|>Question?<|end|><|start|>assistant<|channel|>final<|message|>A ";
+        for (thinking, before) in [
+            (Thinking::May, "<think>Question?</think>A "),
+            (Thinking::Begun, "Question?</think>A "),
+            (Thinking::Harmony, harmony),
+            (Thinking::Harmony, "<|channel|>final<|message|>A "),
+            (Thinking::Harmony, "A "),
+        ] {
+            let mut stream =
+                TextStream::new(text.clone(), &["Question".to_string()]).with_thoughts(Some(&thinking.sleep(None)));
+            let shown: String = format!("{before}Question").bytes().map(|byte| stream.push(byte.into())).collect();
+            assert_eq!(shown, before, "{thinking:?}");
+        }
     }
 
     #[test]

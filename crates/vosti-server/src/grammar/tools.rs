@@ -16,6 +16,7 @@ use super::{Grammar, GrammarError, harmony, json_rule, part, relax, slashed};
 use format::{Arguments, Form, Format, Literals};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vosti_engine::Token;
 use vosti_model::prompt::Marks;
 
 pub use reader::{Piece, Reader};
@@ -63,6 +64,9 @@ pub struct Tools {
     /// The grammar of an answer without calls; none: any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<Box<Grammar>>,
+    /// The token that begins calls, if no text does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mark: Option<Token>,
 }
 
 /// Why a request's tools are refused.
@@ -121,7 +125,7 @@ impl Tools {
         }
         match &choice {
             Choice::Named(name) if !functions.iter().any(|f| f.name == *name) => Err(ToolsError::Unknown(name.clone())),
-            _ => Ok(Self { functions, choice, parallel, format: Format::default(), text: None }),
+            _ => Ok(Self { functions, choice, parallel, format: Format::default(), text: None, mark: None }),
         }
     }
 
@@ -131,10 +135,18 @@ impl Tools {
     }
 
     /// With `text` as the grammar of an answer without calls. Then no text comes before calls, because it would have to be a whole
-    /// answer.
+    /// answer; and none begins with their mark.
     pub fn or(self, text: Grammar) -> Self {
         let text = (self.choice == Choice::Auto).then(|| Box::new(text));
-        Self { text, ..self }
+        Self { text, mark: None, ..self }
+    }
+
+    /// With calls that a token begins, where text may come before them and `token` knows one for their mark. Text that spells the mark
+    /// is then a part of the text.
+    pub fn by_token(self, token: impl FnOnce(&str) -> Option<Token>) -> Self {
+        let literals = self.format.literals().filter(|literals| self.text_before_calls(literals));
+        let mark = literals.filter(|_| self.choice == Choice::Auto).and_then(|literals| token(literals.mark));
+        Self { mark, ..self }
     }
 
     /// The schema of each function's arguments.
@@ -198,7 +210,8 @@ impl Tools {
         }
     }
 
-    /// The grammar in llguidance's notation: calls, and under `Auto` also text without the mark of a call, or text before it. With
+    /// The grammar in llguidance's notation: calls, and under `Auto` also text without the mark of a call, or text before it. Where a
+    /// token is the mark, the grammar takes it for the mark wherever a call may begin, although text could spell it. With
     /// `thoughts`, no text begins as thoughts do, because the lexer could not tell the two apart.
     pub(super) fn grammar(&self, thoughts: bool) -> Result<String, GrammarError> {
         let Some(literals) = self.format.literals() else {
@@ -221,6 +234,7 @@ impl Tools {
                 let text = self.text.as_ref().map(|grammar| beside(grammar, literals)).transpose()?.unwrap_or_default();
                 format!("start: held_text | {mark} calls\n{}", part(&text, "held_text"))
             }
+            Choice::Auto if let Some(token) = self.mark => format!("start: TEXT? (<[{token}]> calls)?\nTEXT: {any}\n"),
             Choice::Auto if literals.anywhere => {
                 let text = format!("TEXT: {any} & ~/(?s:.*){pattern}(?s:.*)/\n");
                 let before = format!("before[suffix={mark}]: {any}\n");

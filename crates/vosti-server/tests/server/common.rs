@@ -56,16 +56,19 @@ fn byte_names() -> Vec<char> {
     (0..256).map(name).collect()
 }
 
-/// The first of the tokens around gaps: before the text before one, the text after it, and the text in it; then padding. Their
-/// ids are those of bytes that no text has.
+/// The first of the tokens around gaps: before the text before one, the text after it, and the text in it; then padding. Then the
+/// tokens of marks. Their ids are those of bytes that no text has.
 pub const GAP: u32 = 250;
-const GAPS: [&str; 4] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"];
+const MARKS: [&str; 6] =
+    ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<tool_call>", "</think>"];
+pub const CALL: u32 = 254;
+pub const CLOSE: u32 = 255;
 
-/// Token b is byte b, but for the tokens around gaps if there are any.
-pub fn tokenizer(gaps: bool) -> Tokenizer {
-    let gaps = if gaps { &GAPS[..] } else { &[] };
-    let name = |(id, name): (usize, char)| match gaps.get(id.wrapping_sub(GAP as usize)) {
-        Some(gap) => (gap.to_string(), id.into()),
+/// Token b is byte b, but for the tokens around gaps and of marks if there are any.
+pub fn tokenizer(marks: bool) -> Tokenizer {
+    let marks = if marks { &MARKS[..] } else { &[] };
+    let name = |(id, name): (usize, char)| match marks.get(id.wrapping_sub(GAP as usize)) {
+        Some(mark) => (mark.to_string(), id.into()),
         None => (name.to_string(), id.into()),
     };
     let vocab: serde_json::Map<String, Value> = byte_names().into_iter().enumerate().map(name).collect();
@@ -74,7 +77,7 @@ pub fn tokenizer(gaps: bool) -> Tokenizer {
             "special": true})
     };
     let mut added = vec![special(256, "<|im_start|>"), special(END, "<|im_end|>")];
-    added.extend(gaps.iter().zip(GAP..).map(|(text, id)| special(id, text)));
+    added.extend(marks.iter().zip(GAP..).map(|(text, id)| special(id, text)));
     let json = json!({
         "version": "1.0",
         "truncation": null,
@@ -136,8 +139,8 @@ pub struct Options {
     pub cors_origins: Origins,
     pub trust_chat_template: bool,
     pub template: String,
-    /// The vocabulary has tokens around gaps.
-    pub gaps: bool,
+    /// The vocabulary has tokens around gaps, and of the marks of calls and thoughts.
+    pub marks: bool,
     pub defaults: vosti_engine::Defaults,
     /// Rows have experts: the best next token stands for the one that a row chose.
     pub experts: bool,
@@ -158,7 +161,7 @@ impl Default for Options {
             cors_origins: Origins::None,
             trust_chat_template: false,
             template: TEMPLATE.into(),
-            gaps: false,
+            marks: false,
             defaults: vosti_engine::Defaults::default(),
             experts: false,
         }
@@ -200,9 +203,9 @@ pub fn service(options: &Options) -> (Arc<Service>, EngineHandle, Option<Mutex<S
     let (engine, _thread) = EngineHandle::spawn(engine).unwrap();
     let template = || {
         let template = ChatTemplate::new(options.template.clone(), String::new(), "<|im_end|>".into()).unwrap();
-        template.with_tokens(tokenizer(options.gaps).added()).unwrap()
+        template.with_tokens(tokenizer(options.marks).added()).unwrap()
     };
-    let toy = Toy { tokenizer: tokenizer(options.gaps), chat: options.chat.then(template) };
+    let toy = Toy { tokenizer: tokenizer(options.marks), chat: options.chat.then(template) };
     let service = Service::new(engine.clone(), Arc::new(toy), identity, options.defaults.clone()).unwrap();
     (Arc::new(service), engine, options.gated.then_some(Mutex::new(open)))
 }

@@ -1,6 +1,6 @@
 //! The options of a conversation: thoughts, least lengths, grammars, an open message, a template.
 
-use crate::common::{END, Options, TEMPLATE, Toyserver, chat, completion, serve, toy, with};
+use crate::common::{CALL, CLOSE, END, Options, TEMPLATE, Toyserver, chat, completion, serve, toy, with};
 use serde_json::{Value, json};
 use vosti_engine::{Defaults, Numbers};
 
@@ -370,6 +370,36 @@ async fn tools_fit_a_template_that_refuses_system_messages_and_neighbours_of_one
     let plain =
         with(chat("x"), json!({"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]}));
     assert!(server.post(CHAT, plain).await.error().2.contains("System role not supported"));
+}
+
+/// Text that spells a mark is text then. Stop strings hold text back, which then comes later than its token.
+#[tokio::test]
+async fn tokens_are_the_marks_of_calls_and_thoughts_where_the_vocabulary_has_them() {
+    let template = format!("{TOOLS_TEMPLATE}{{# </think> #}}");
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    let ask =
+        with(chat("x"), json!({"tools": tools, "parallel_tool_calls": false, "vosti_digest": true, "max_tokens": 60}));
+    let (call, close) = (json!(CALL), json!(CLOSE));
+    for (marks, more, mark, end) in [
+        (true, json!({"logit_bias": {CALL.to_string(): 100}}), &call, &close),
+        (true, json!({"logit_bias": {CALL.to_string(): 100}, "stop": "~"}), &Value::Null, &close),
+        (false, json!({}), &Value::Null, &Value::Null),
+    ] {
+        let server = serve(&Options { template: template.clone(), marks, ..Options::default() });
+        let answer = server.ok(CHAT, with(ask.clone(), more.clone())).await["choices"][0].clone();
+        let parameters = &answer["vosti_receipt"]["parameters"];
+        let thoughts = &parameters["grammar"]["after_thoughts"];
+        assert_eq!((&thoughts["grammar"]["tools"]["mark"], &thoughts["close"]), (mark, end), "{parameters}");
+        assert_eq!(&parameters["thoughts"][2], end, "{parameters}");
+        assert_eq!(answer["finish_reason"] == "tool_calls", marks, "{answer}");
+        if marks {
+            let streamed = server.post(CHAT, with(with(ask.clone(), more), json!({"stream": true}))).await;
+            let names = streamed.chunks().into_iter().filter_map(|chunk| {
+                chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["name"].as_str().map(str::to_string)
+            });
+            assert_eq!(names.collect::<Vec<_>>(), ["f"]);
+        }
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ fn tokens(prompt: &str, suffix: &str) -> Value {
 
 #[tokio::test]
 async fn a_suffix_asks_for_the_text_in_the_gap_in_every_api_that_has_it() {
-    let server = serve(&Options { gaps: true, ..Options::default() });
+    let server = serve(&Options { marks: true, ..Options::default() });
     // The texts around the gap spell a token, which is text.
     let (prompt, suffix) = ("f(<|fim_middle|>", ") # \u{e9}<|im_end|>");
     let ask = with(completion(prompt), json!({"suffix": suffix}));
@@ -34,7 +34,7 @@ async fn a_suffix_asks_for_the_text_in_the_gap_in_every_api_that_has_it() {
 
 #[tokio::test]
 async fn a_prompt_that_a_client_has_written_with_the_tokens_gets_the_same_answer() {
-    let server = serve(&Options { gaps: true, ..Options::default() });
+    let server = serve(&Options { marks: true, ..Options::default() });
     let own = server.ok(TEXT, with(completion("f("), json!({"suffix": ")"}))).await;
     let written = server.ok(TEXT, completion("<|fim_prefix|>f(<|fim_suffix|>)<|fim_middle|>")).await;
     assert_eq!(own["choices"], written["choices"]);
@@ -45,7 +45,7 @@ async fn a_prompt_that_a_client_has_written_with_the_tokens_gets_the_same_answer
 
 #[tokio::test]
 async fn what_fills_a_gap_ends_where_the_model_pads_or_begins_another_file() {
-    let server = serve(&Options { gaps: true, ..Options::default() });
+    let server = serve(&Options { marks: true, ..Options::default() });
     let pads = with(completion("f("), json!({"logit_bias": {(GAP + 3).to_string(): 100}}));
     let told = |answer: &Value| (answer["choices"][0]["finish_reason"].clone(), answer["choices"][0]["text"].clone());
     let filled = server.ok(TEXT, with(pads.clone(), json!({"suffix": ")"}))).await;

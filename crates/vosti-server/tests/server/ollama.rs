@@ -1,6 +1,8 @@
 //! ollama's API: the chat's answers, in the shape that ollama's clients read.
 
 use crate::common::{Answer, Options, TEMPLATE, chat, completion, get, serve, toy, with};
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -123,6 +125,31 @@ async fn a_request_without_a_text_is_answered_at_once() {
         server.ok(path, json!({})).await;
         assert_eq!(server.post(path, json!({"model": "other"})).await.error().0, 404);
     }
+}
+
+/// The commands of ollama's documentation: curl's `-d` says that a body is a form. A page of another site could say so too, but not
+/// without its `Origin`.
+#[tokio::test]
+async fn a_body_need_not_be_announced_as_json_unless_a_page_sends_it() {
+    let server = toy();
+    let ask = |path: &str, media: Option<&str>, origin: Option<&str>| {
+        let named = |name, value: Option<&str>| value.map(|value| (name, value.to_string()));
+        let request = [named("content-type", media), named("origin", origin)].into_iter().flatten();
+        let request = request.fold(Request::post(path), |request, (name, value)| request.header(name, value));
+        request.body(Body::from(json!({"model": "toy"}).to_string())).unwrap()
+    };
+    let form = Some("application/x-www-form-urlencoded");
+    for path in ["/api/chat", "/api/generate", "/api/show"] {
+        for media in [None, form, Some("text/plain")] {
+            assert_eq!(server.send(ask(path, media, None)).await.status, 200, "{path} {media:?}");
+            for origin in ["https://elsewhere.example", "null"] {
+                let page = server.send(ask(path, media, Some(origin))).await.error();
+                assert!(page.0 == 415 && page.2.contains("Content-Type"), "{path} {media:?}: {page:?}");
+            }
+        }
+        assert_eq!(server.send(ask(path, Some("application/json"), Some("http://own"))).await.status, 200);
+    }
+    assert_eq!(server.send(ask(CHAT, form, None)).await.status, 415);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Refusals name the field and have a status that clients act on, and come before anything is queued.
 
-use crate::common::{Answer, Options, chat, completion, get, serve, toy, with};
+use crate::common::{Answer, Options, TEMPLATE, chat, completion, get, serve, toy, with};
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -166,7 +166,10 @@ async fn the_sites_that_are_named_are_let_in() {
     assert!(headers.contains("authorization") && headers.contains("x-stainless-os"), "{headers}");
     let answer = server.send(ask("POST", site)).await;
     assert_eq!((answer.status.as_u16(), told(&answer, "access-control-allow-origin").as_deref()), (200, Some(site)));
-    assert!(told(&answer, "access-control-expose-headers").unwrap().contains("x-request-id"));
+    let shown = told(&answer, "access-control-expose-headers").unwrap();
+    for header in ["x-request-id", "x-vosti-ignored", "x-vosti-warning", "retry-after"] {
+        assert!(shown.split(',').any(|name| name.trim() == header), "{shown}");
+    }
     for method in ["OPTIONS", "POST"] {
         let other = server.send(ask(method, "https://elsewhere.example")).await;
         assert_eq!(told(&other, "access-control-allow-origin"), None, "{method}");
@@ -339,6 +342,46 @@ async fn what_is_wrong_is_named_as_the_request_names_it() {
         assert!(message.starts_with(says) && !message.contains(';') && message.len() < 200, "{message}");
     }
     server.settles().await;
+}
+
+/// So does a warning.
+#[tokio::test]
+async fn what_differs_from_the_request_is_named_as_the_request_names_it() {
+    let server = serve(&Options { template: format!("{{# <tool_call> #}}{TEMPLATE}"), ..Options::default() });
+    let odd = json!({"type": "object", "properties": {"a": {"type": "string", "format": "semver"}}});
+    let function = json!({"name": "f", "parameters": odd});
+    let messages = json!([{"role": "user", "content": "x"}]);
+    for (path, body, field, limit) in [
+        (
+            CHAT,
+            json!({"messages": messages, "max_tokens": 5000, "tools": [{"type": "function", "function": function}]}),
+            "tools[0].function.parameters.properties.a.format",
+            "max_tokens is 5000 ",
+        ),
+        (
+            "/v1/responses",
+            json!({"input": "x", "max_output_tokens": 5000, "tools": [with(json!({"type": "function"}), function.clone())]}),
+            "tools[0].parameters.properties.a.format",
+            "max_output_tokens is 5000 ",
+        ),
+        (
+            "/v1/messages",
+            json!({"messages": messages, "max_tokens": 5000, "tools": [{"name": "f", "input_schema": odd}]}),
+            "tools[0].input_schema.properties.a.format",
+            "max_tokens is 5000 ",
+        ),
+        (
+            "/api/chat",
+            json!({"messages": messages, "stream": false, "options": {"num_predict": 5000},
+                "tools": [{"type": "function", "function": function}]}),
+            "tools[0].function.parameters.properties.a.format",
+            "options.num_predict is 5000 ",
+        ),
+    ] {
+        let answer = server.post(path, body).await;
+        let warning = answer.headers["x-vosti-warning"].to_str().unwrap();
+        assert!(warning.contains(&format!("no grammar says {field}:")) && warning.contains(limit), "{path}: {warning}");
+    }
 }
 
 /// A small schema that would take all memory to compile.

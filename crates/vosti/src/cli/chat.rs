@@ -178,7 +178,9 @@ impl Conversation<'_> {
     /// Generates the answer to the messages so far, shows it and adds it to them.
     fn answer(&mut self) -> Result<()> {
         let own = self.deployment.text()?;
-        let prompt = own.chat()?.render(&Value::Array(self.messages.clone()), &self.rendering)?;
+        let template = own.chat()?;
+        let prompt = template.render(&Value::Array(self.messages.clone()), &self.rendering)?;
+        let thoughts = sampling::thoughts(own, template, &prompt);
         let prompt = own.tokenizer.encode_prompt(&prompt, false)?;
         let context = self.deployment.program().context as usize;
         if prompt.len() >= context {
@@ -188,8 +190,8 @@ impl Conversation<'_> {
                 prompt.len()
             );
         }
-        let checked = sampling::checked(&self.sampling, self.seed(), self.deployment)?;
-        let submitted = submit(&mut self.engine, Request::new(prompt, checked), &self.sampling.stop)?;
+        let checked = sampling::checked_with(&self.sampling, self.seed(), self.deployment, thoughts)?;
+        let submitted = submit(&mut self.engine, Request::new(prompt, checked))?;
         let mut screen = screen();
         let mut show = |text: &str| match &mut screen {
             Some(screen) => print(&screen.push(text)),

@@ -10,6 +10,8 @@ use crate::deployment::DeployOptions;
 use crate::pool::Demand;
 use anyhow::Result;
 use serde_json::{Value, json};
+use vosti_core::PAGE;
+use vosti_engine::text::Thoughts;
 use vosti_engine::{FinishReason, Request};
 use vosti_model::{ChatOptions, ChatTemplate, Date, Text};
 use vosti_server::api::fields;
@@ -25,21 +27,23 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let deployment = open::load(&flags.model, &options)?;
     let own = deployment.text()?;
     let chat = own.chat().ok().filter(|_| !arguments.raw);
-    let prompt = match chat {
+    let (prompt, thoughts) = match chat {
         Some(template) => message(own, template, &text, arguments.date)?,
-        None => own.tokenizer.encode(&text, true)?,
+        None => (own.tokenizer.encode(&text, true)?, None),
     };
-    if prompt.is_empty() {
+    if prompt.is_empty() || (chat.is_some() && text.trim().is_empty()) {
         anyhow::bail!("the prompt is empty: give some text");
     }
     let seed = sampling::seed(&arguments.sampling);
-    let mut request = Request::new(prompt, sampling::checked(&arguments.sampling, seed, &deployment)?);
+    let mut request = Request::new(prompt, sampling::checked_with(&arguments.sampling, seed, &deployment, thoughts)?);
     request.choices = arguments.choices;
 
     let tokens = request.prompt.len().saturating_add(most);
     let demand = Demand { tokens, sequences: arguments.choices as usize };
-    let mut engine = open::engine(&deployment, flags, demand)?;
-    let submitted = submit(&mut engine, request, &arguments.sampling.stop)?;
+    // After the prompt a step has a row of each choice, or a few more with drafts.
+    let rows = request.prompt.len().max(PAGE);
+    let mut engine = open::engine(&deployment, flags, demand, rows)?;
+    let submitted = submit(&mut engine, request)?;
     // The engine has accepted the request.
     if !arguments.quiet {
         open::banner(&deployment, &engine);
@@ -87,9 +91,15 @@ fn described(streamed: &Streamed, fingerprint: &str, seed: u64) -> Value {
     json!({ "fingerprint": fingerprint, "seed": fields::Seed::from(seed), "prompt_tokens": streamed.prompt_tokens, "choices": choices })
 }
 
-/// The tokens of a user's message.
-fn message(own: &Text, template: &ChatTemplate, text: &str, date: Option<Date>) -> Result<Vec<u32>> {
+/// The tokens of a user's message, and where the answer's thoughts are.
+fn message(
+    own: &Text,
+    template: &ChatTemplate,
+    text: &str,
+    date: Option<Date>,
+) -> Result<(Vec<u32>, Option<Thoughts>)> {
     let messages = json!([{ "role": "user", "content": text }]);
     let options = ChatOptions { date: date.unwrap_or(Date::DEFAULT), ..ChatOptions::default() };
-    Ok(own.tokenizer.encode_prompt(&template.render(&messages, &options)?, false)?)
+    let prompt = template.render(&messages, &options)?;
+    Ok((own.tokenizer.encode_prompt(&prompt, false)?, sampling::thoughts(own, template, &prompt)))
 }

@@ -69,7 +69,7 @@ pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
 
 /// An engine for requests that are not known yet, `sequences` at a time: its pool holds the longest that the context allows.
 pub fn engine_for_any(deployment: &Deployment, flags: &Flags, sequences: usize) -> Result<Engine<AnyDevice>> {
-    let engine = engine(deployment, flags, any(sequences))?;
+    let engine = engine(deployment, flags, any(sequences), usize::MAX)?;
     let flagged = flags.kv_pages.is_some() || flags.kv_memory.is_some();
     let bundle = deployment.bundle().manifest().is_some();
     let origin = Origin { free_memory: deployment.gpu().is_some() && !flagged, bundle };
@@ -77,8 +77,9 @@ pub fn engine_for_any(deployment: &Deployment, flags: &Flags, sequences: usize) 
     Ok(engine)
 }
 
-/// An engine whose pool is as large as the flags say, or as the demand is. It refuses what its pool does not hold.
-pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<Engine<AnyDevice>> {
+/// An engine whose pool is as large as the flags say, or as the demand is. It refuses what its pool does not hold. No step needs
+/// more than `rows` rows.
+pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand, rows: usize) -> Result<Engine<AnyDevice>> {
     // A GPU's pool fills its memory unless the flags say otherwise.
     let fills = deployment.gpu().is_some() && flags.kv_pages.is_none() && flags.kv_memory.is_none();
     let pages = (!fills).then(|| asked(flags, demand).pages(deployment.program()));
@@ -92,7 +93,7 @@ pub fn engine(deployment: &Deployment, flags: &Flags, demand: Demand) -> Result<
     let policy = Policy { speculation, ..deployment.policy() };
     // Each row of a step takes a slot of the pool.
     let slots = pages.map_or(usize::MAX, |pages| pages.saturating_mul(PAGE));
-    let config = DeviceConfig { pages, rows_max: policy.rows_step_max.min(slots), ..DeviceConfig::default() };
+    let config = DeviceConfig { pages, rows_max: policy.rows_step_max.min(slots).min(rows), ..DeviceConfig::default() };
     Ok(deployment.engine(&config, policy)?)
 }
 

@@ -5,9 +5,11 @@ use super::values::Seed;
 use crate::deployment::Deployment;
 use anyhow::{Result, bail};
 use std::sync::Arc;
-use vosti_engine::text::TokenText;
+use vosti_engine::text::{Thoughts, TokenText};
 use vosti_engine::{Defaults, Given, SamplingParams};
-use vosti_model::Text;
+use vosti_model::prompt::Prompt;
+use vosti_model::{ChatTemplate, Text};
+use vosti_server::grammar::thought::{CLOSE, Thinking};
 
 /// The seed: the user's, or a fresh one.
 pub fn seed(arguments: &Sampling) -> u64 {
@@ -30,8 +32,24 @@ pub fn effective(arguments: &Sampling, deployment: &Deployment) -> Result<Defaul
     Ok(Defaults { numbers: flags.over(&defaults.numbers)?, source })
 }
 
+/// The thoughts of an answer to this prompt, in which stop strings sleep; none if the model does not think.
+pub fn thoughts(own: &Text, template: &ChatTemplate, prompt: &Prompt) -> Option<Thoughts> {
+    let thinking = Thinking::of(template.source(), |end| prompt.ends_with(end))?;
+    Some(thinking.sleep(own.tokenizer.token_id(CLOSE)))
+}
+
 /// Checked parameters of one request.
 pub fn checked(arguments: &Sampling, seed: u64, deployment: &Deployment) -> Result<vosti_engine::Sampling> {
+    checked_with(arguments, seed, deployment, None)
+}
+
+/// The same for an answer that may begin with thoughts.
+pub fn checked_with(
+    arguments: &Sampling,
+    seed: u64,
+    deployment: &Deployment,
+    thoughts: Option<Thoughts>,
+) -> Result<vosti_engine::Sampling> {
     let (vocabulary, own) = (deployment.program().vocab, deployment.text()?);
     if let Some((token, _)) = arguments.logit_bias.iter().find(|(token, _)| *token >= vocabulary) {
         bail!("--logit-bias names token {token}, but the vocabulary ends at {}", vocabulary - 1);
@@ -45,6 +63,7 @@ pub fn checked(arguments: &Sampling, seed: u64, deployment: &Deployment) -> Resu
         logit_bias: arguments.logit_bias.clone(),
         stop_tokens,
         stop_strings: arguments.stop.clone(),
+        thoughts,
         text: Some(text(own)),
         tokens_max: arguments.max_tokens.unwrap_or(usize::MAX),
         seed,

@@ -5,7 +5,7 @@ use super::{interrupt, sampling};
 use anyhow::Result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vosti_engine::text::TextStream;
+use vosti_engine::text::{TextStream, Thoughts};
 use vosti_engine::{Engine, Event, FinishReason, FloatDevice, Request, RequestId, Token};
 use vosti_model::Text;
 
@@ -30,6 +30,7 @@ pub struct Streamed {
 pub struct Submitted {
     id: RequestId,
     stops: Vec<String>,
+    thoughts: Option<Thoughts>,
     prompt_tokens: usize,
     choices: usize,
     /// A single choice is shown as it comes.
@@ -44,11 +45,12 @@ impl Submitted {
 }
 
 /// Hands a request to the engine, which may refuse it. Nothing is printed before.
-pub fn submit<D: FloatDevice>(engine: &mut Engine<D>, request: Request, stops: &[String]) -> Result<Submitted> {
+pub fn submit<D: FloatDevice>(engine: &mut Engine<D>, request: Request) -> Result<Submitted> {
     let (prompt_tokens, choices) = (request.prompt.len(), request.choices as usize);
+    let (stops, thoughts) = (request.sampling.stop_strings.clone(), request.sampling.thoughts.clone());
     // Nothing here looks at logits.
     let id = engine.submit(Request { token_logits: false, ..request })?;
-    Ok(Submitted { id, stops: stops.to_vec(), prompt_tokens, choices, shown: choices == 1 })
+    Ok(Submitted { id, stops, thoughts, prompt_tokens, choices, shown: choices == 1 })
 }
 
 /// Runs a request to its end, or to Ctrl-C. The text of a single choice is shown as it comes.
@@ -58,8 +60,9 @@ pub fn stream<D: FloatDevice>(
     submitted: Submitted,
     show: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<Streamed> {
-    let Submitted { id, stops, prompt_tokens, choices, shown } = submitted;
-    let mut streams: Vec<TextStream> = (0..choices).map(|_| TextStream::new(sampling::text(text), &stops)).collect();
+    let Submitted { id, stops, thoughts, prompt_tokens, choices, shown } = submitted;
+    let of_choice = |_| TextStream::new(sampling::text(text), &stops).with_thoughts(thoughts.as_ref());
+    let mut streams: Vec<TextStream> = (0..choices).map(of_choice).collect();
     let mut out = Streamed {
         texts: vec![String::new(); choices],
         tokens: vec![Vec::new(); choices],

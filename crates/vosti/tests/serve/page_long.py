@@ -21,7 +21,7 @@ window.fetch = (path, options) => {
   window.bodies.push(JSON.parse(options.body));
   if (window.refuse) return Promise.resolve(new Response(JSON.stringify({ error: { message: window.refuse[1] } }), { status: window.refuse[0] }));
   const parts = [...Array(window.lines).keys()].map(i => 'Line ' + i + ' of a long answer that goes on and on, so that it wraps on a phone.\n\n');
-  parts.push('```rust\n// a remark that is long ' + 'x'.repeat(200) + '\nfn main() { let n = 42; println!("hi"); }\n```\n\n', '| a | b |\n| - | - |\n| 1 | 2 |\n\n',
+  parts.push('```rust\n// a remark that is long ' + 'x'.repeat(200) + '\nfn main() { let n = 42; println!("hi"); }\n```\n\n', '| name | a long head of a column, which wraps on a phone |\n| - | - |\n| 1 | 2 |\n\n',
     'Euler: $e^{i\\pi} + 1 = 0$ for 5$ and 6$.\n\n', '$$\\int_0^1 \\frac{x^2}{\\sqrt{2}} \\, dx = \\begin{pmatrix} a & b \\\\ c & d \\end{pmatrix}$$\n\n', 'The end.');
   const usage = n => ({ prompt_tokens: 10, completion_tokens: n, total_tokens: 10 + n });
   const chunk = (text, i, end) => 'data: ' + JSON.stringify({ system_fingerprint: 'vosti-test', usage: usage(i + 1), choices: [{ index: 0,
@@ -84,6 +84,9 @@ def long_answers(browser, size):
     claim(f"{size}: a button leads to the end", browser.until("following()", 5) and in_sight(browser, "#talk article:last-child .tools"))
     claim(f"{size}: nothing is wider than the window", browser.run(
         "document.querySelector('#talk').scrollWidth <= document.querySelector('#talk').clientWidth"))
+    broken = browser.run("[...document.querySelectorAll('#talk th:first-child')].filter(cell => { const range = document.createRange();"
+                         " range.selectNodeContents(cell); return range.getClientRects().length !== 1 }).length")
+    claim(f"{size}: a table's words are whole", browser.run("document.querySelectorAll('#talk th').length") == 2 and broken == 0, broken)
     browser.screenshot(size + ", long")
 
 

@@ -155,16 +155,20 @@ vosti_engine::sampling_numbers!([options] {});
 const PLACES: &[Place] =
     &[Place::Ollama, Place::OllamaOptions, Place::OllamaMessage, Place::OllamaCall, Place::Tool, Place::Function];
 
+// The commands of ollama's documentation are curl's with `-d`, which says that a body is a form.
 impl Body for OllamaChat {
     const PLACES: &'static [Place] = PLACES;
+    const UNNAMED: bool = true;
 }
 
 impl Body for OllamaGenerate {
     const PLACES: &'static [Place] = PLACES;
+    const UNNAMED: bool = true;
 }
 
 impl Body for OllamaShow {
     const PLACES: &'static [Place] = &[Place::Ollama];
+    const UNNAMED: bool = true;
 }
 
 /// The model's name without ollama's default tag.

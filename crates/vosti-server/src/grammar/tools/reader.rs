@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::format::{Arguments, Literals};
 use super::tags::{self, Kind};
 use super::{Choice, Tools, values};
+use vosti_engine::Token;
 
 /// A part of an answer with tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Reader {
     kinds: BTreeMap<String, BTreeMap<String, Kind>>,
     /// Text may come before calls.
     anywhere: bool,
+    /// The token that begins calls: no text does.
+    mark: Option<Token>,
     state: State,
     calls: usize,
 }
@@ -71,7 +74,7 @@ impl Reader {
         let (openings, anywhere) = (tools.openings(), tools.text_before_calls(literals));
         let tagged = tools.functions.iter().filter(|_| matches!(literals.arguments, Arguments::Tags(_)));
         let kinds = tagged.map(|function| (function.name.clone(), tags::kinds(&function.arguments()))).collect();
-        Some(Self { literals, openings, kinds, anywhere, state, calls: 0 })
+        Some(Self { literals, openings, kinds, anywhere, mark: tools.mark, state, calls: 0 })
     }
 
     /// True if there are calls and the last one's arguments are complete.
@@ -79,15 +82,23 @@ impl Reader {
         self.calls > 0 && matches!(self.state, State::After(_))
     }
 
-    /// The pieces that `text` makes certain.
-    pub fn push(&mut self, text: &str) -> Vec<Piece> {
+    /// The pieces that `text` makes certain. `token` is the one that the text's end came from.
+    pub fn push(&mut self, text: &str, token: Option<Token>) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        for letter in text.chars() {
+        let begins = self.mark.is_some() && self.mark == token && matches!(self.state, State::Text(_));
+        let before = if begins { text.strip_suffix(self.literals.mark).unwrap_or(text) } else { text };
+        for letter in before.chars() {
             self.step(letter, &mut pieces);
         }
         let State::Text(held) = &mut self.state else { return pieces };
+        if begins {
+            let text = std::mem::take(held);
+            self.begin(&text, &mut pieces);
+            return pieces;
+        }
         let open = self.openings.iter().any(|(opening, _)| opening.starts_with(held.as_str()));
         let back = match self.openings[..] {
+            [] if self.mark.is_some() => held.len() - held.trim_end().len(),
             [] => held_back(held, self.literals.mark, self.anywhere),
             _ if open => held.len(),
             _ => 0,
@@ -119,15 +130,12 @@ impl Reader {
                     pieces.push(Piece::Call { name: name.clone() });
                     self.state = State::Arguments(Json::default());
                 } else if self.openings.is_empty()
+                    && self.mark.is_none()
                     && let Some(text) = held.strip_suffix(self.literals.mark)
                     && (self.anywhere || text.is_empty())
                 {
-                    // White space before a call is not text.
-                    let text = text.trim_end();
-                    if !text.is_empty() {
-                        give(pieces, Piece::Text(text.to_string()));
-                    }
-                    self.state = self.name_after(self.literals.head.len());
+                    let text = text.to_string();
+                    self.begin(&text, pieces);
                 }
             }
             State::Plain => give(pieces, Piece::Text(letter.to_string())),
@@ -186,6 +194,15 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Behind this text and the mark of a call. White space before a call is not text.
+    fn begin(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+        let text = text.trim_end();
+        if !text.is_empty() {
+            give(pieces, Piece::Text(text.to_string()));
+        }
+        self.state = self.name_after(self.literals.head.len());
     }
 
     /// Before the arguments of this function.

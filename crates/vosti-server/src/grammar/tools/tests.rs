@@ -33,7 +33,7 @@ struct Told {
 /// Reads parts of an answer, and puts together what comes out, as a client does.
 fn told<'a>(tools: &Tools, parts: impl IntoIterator<Item = &'a str>) -> (Told, bool) {
     let (mut reader, mut told) = (Reader::new(tools).expect("a row"), Told::default());
-    let mut pieces: Vec<Piece> = parts.into_iter().flat_map(|part| reader.push(part)).collect();
+    let mut pieces: Vec<Piece> = parts.into_iter().flat_map(|part| reader.push(part, None)).collect();
     pieces.extend(reader.finish());
     for piece in pieces {
         match piece {
@@ -461,4 +461,25 @@ fn references_in_a_circle_or_a_long_chain_have_a_kind_and_definitions_are_not_re
     let written = notation.rules("x", &flat, true).expect("rules").expect("arguments");
     assert!(written.len() < 2 << 20, "{} bytes", written.len());
     assert!(rules.len() < 2 << 20, "{} bytes", rules.len());
+}
+
+#[test]
+fn text_that_spells_a_mark_is_text_where_a_token_is_the_mark() {
+    let tools = Tools::new(vec![function("f")], Choice::Auto, true).expect("tools");
+    assert_eq!(tools.clone().by_token(|mark| (mark == "<tool_call>").then_some(7)).mark, Some(7));
+    let mut reader = Reader::new(&tools.by_token(|_| Some(7))).expect("a row");
+    let text = |text: &str| vec![Piece::Text(text.into())];
+    assert_eq!(reader.push("Write <tool", Some(1)), text("Write <tool"));
+    assert_eq!(reader.push("_call> \n", Some(2)), text("_call>"), "white space may stand before a call");
+    assert_eq!(reader.push("first. ", Some(3)), text(" \nfirst."));
+    assert_eq!(reader.push("<tool_call>", Some(7)), []);
+    let pieces = reader.push("\n{\"name\": \"f\", \"arguments\": {\"a\": \"<tool_call>\"}}\n</tool_call>", None);
+    assert_eq!(pieces[0], Piece::Call { name: "f".into() });
+    assert_eq!(pieces[1], Piece::Arguments("{\"a\": \"<tool_call>\"}".into()));
+    assert!(reader.called() && reader.finish().is_empty());
+    // No text comes before calls of these: their first word is the mark already.
+    for choice in [Choice::Required, Choice::Named("f".into())] {
+        let tools = Tools::new(vec![function("f")], choice, true).expect("tools");
+        assert_eq!(tools.by_token(|_| Some(7)).mark, None);
+    }
 }

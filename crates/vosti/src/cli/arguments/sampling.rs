@@ -82,7 +82,7 @@ pub struct Sampling {
     #[arg(long, value_name = "TOKEN=X", value_parser = bias, allow_negative_numbers = true)]
     pub logit_bias: Vec<(u32, f32)>,
 
-    /// End when the answer contains this text; may be given several times
+    /// End when the answer, its thoughts aside, contains this text; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
 
