@@ -5,6 +5,7 @@
 
 mod warpgroup;
 
+use crate::counts::Class;
 use crate::fault::ReadError;
 use crate::lanes::{EXP, Lane, ROWS};
 use crate::text::{Operand, Statement, Text, Width, without_comments};
@@ -46,6 +47,7 @@ pub(crate) struct Instruction {
     pub line: u32,
     /// A predicate, and whether it is negated.
     pub guard: Option<(Register, bool)>,
+    pub class: Class,
     pub what: What,
 }
 
@@ -270,7 +272,7 @@ impl Reader<'_> {
             Some((to, from)) => What::Lane { run: EXP, to, from: [from; 3] },
             None => self.what(statement.opcode, &statement.operands).ok_or_else(unknown)?,
         };
-        Ok(Instruction { line: statement.line, guard, what })
+        Ok(Instruction { line: statement.line, guard, class: Class::of(statement.opcode), what })
     }
 
     /// Triton makes `exp(x)` of two instructions: x times log2(e), and `ex2.approx.f32` of that. The two together are given the
