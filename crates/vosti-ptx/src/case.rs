@@ -262,6 +262,24 @@ impl Maker<'_> {
                 };
                 Buffer::F32((0..many).map(|_| number(&mut self.random)).collect())
             }
+            // Sums of a gated unit, so small that no activation times another number is subnormal: a GELU's is from -10
+            // on.
+            (Role::Weight(0), Scalar::Bf16) if int(self.spec, "ACT").is_some() => {
+                let spread = if int(self.spec, "ACT") == Some(1) { 1.5 } else { 3.0 };
+                let scale = spread / (size(self.spec, "K") as f32).sqrt();
+                of(elem, (0..many).map(|_| scale * self.random.float()))
+            }
+            // Heads of which some have numbers that are not finite: a store makes them 0.
+            (Role::In(0), _) if self.contract.shape == Shape::StoreKv => {
+                let head = 2 * size(self.spec, "HALF");
+                let mut hurt = false;
+                let number = |at: usize| {
+                    hurt = if at.is_multiple_of(head) { self.random.below(3) == 0 } else { hurt };
+                    let number = if self.exact { self.random.eighth() } else { self.random.float() };
+                    if hurt { States::or_not_finite(number, &mut self.random) } else { number }
+                };
+                of(elem, (0..many).map(number))
+            }
             (Role::In(_), _) if self.exact => of(elem, (0..many).map(|_| self.random.eighth())),
             // Sums of weights and their like are positive.
             (Role::Scratch(1), _) => of(elem, (0..many).map(|_| 1.5 + self.random.unit())),

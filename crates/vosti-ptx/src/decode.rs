@@ -393,7 +393,10 @@ impl Reader<'_> {
             }
             (["ld", space, form @ ..], [to, from]) => {
                 let (many, bytes, width) = access(form)?;
-                let to = self.several(to, many)?.iter().map(|word| self.register(word, width)).collect::<Known<_>>()?;
+                // PTX ISA, "Operand Size Exceeding Instruction-Type Size": zeros fill a register that is wider.
+                let wide = if width == Width::Bits16 { Width::Bits32 } else { width };
+                let register = |word: &&str| self.register(word, width).or_else(|| self.register(word, wide));
+                let to = self.several(to, many)?.iter().map(register).collect::<Known<_>>()?;
                 Some(What::Load { space: named(space)?, to, at: self.at(from, space)?, bytes })
             }
             (["st", space, form @ ..], [to, from]) => {
@@ -523,7 +526,7 @@ impl Reader<'_> {
         self.registers + at as u32
     }
 
-    /// A register of a width; PTX ISA, "Operand Size Exceeding Instruction-Type Size", is not needed by what Triton makes.
+    /// A register of a width.
     fn register(&self, word: &str, width: Width) -> Known<Register> {
         let prefix = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let file = self.text.files.get(prefix)?;
