@@ -3,10 +3,10 @@
 //! Blocks differ by their place in the grid: a loop is longer for later rows, and the last block of an axis is ragged.
 //! So on each axis at most three places are executed: the last, which stands for itself, and two that stand for half of
 //! the others each. Where the blocks before the last are alike, or their work grows evenly along an axis, the sum is
-//! exact.
+//! exact. Of experts one that is chosen stands for all that are, and one that is not for the others.
 //!
-//! Metadata is the step's; all other numbers are zeros, because no address and no branch depends on them (the choice of
-//! experts does: rows choose them in turn). Read next: [`crate::counts`].
+//! Metadata is the step's; all other numbers are zeros, because no address and no branch depends on them. They do on
+//! the choice of experts: rows choose them in turn. Read next: [`crate::counts`].
 
 use crate::buffers::Buffers;
 use crate::compare::{Difference, SCRATCH, STEPS_MAX};
@@ -14,7 +14,7 @@ use crate::counts::Counts;
 use crate::decode::Kernel;
 use crate::keys::Keys;
 use crate::launch::Launch;
-use crate::step::{Step, int};
+use crate::step::{Step, int, size};
 use vosti_contract::{Contract, Extent, Grid, Param, Role};
 use vosti_kernels::{KernelError, Spec};
 use vosti_tile::Scalar;
@@ -54,7 +54,11 @@ pub fn count(
         });
     }
     params.resize(params.len() + SCRATCH, 0);
-    let (blocks, weights) = sample(grid);
+    // Rows choose experts in turn.
+    let chosen = step.rows * size(spec, "TOPK");
+    let of_experts = |axis: usize| contract.grid.get(axis).is_some_and(|text| text == "E");
+    let axes = [0, 1, 2].map(|axis| if of_experts(axis) { experts(grid[axis], chosen) } else { places(grid[axis]) });
+    let (blocks, weights) = sample(axes);
     let grid = grid.map(|many| many as u32);
     let launch = Launch { grid, threads, shared, params: &params, seed: None, steps_max: STEPS_MAX };
     let mut counts = Counts::default();
@@ -95,8 +99,7 @@ fn elements(param: &Param, spec: &Spec, contract: &Contract, step: &Step) -> Res
 }
 
 /// Some blocks of a grid, and how many each stands for.
-fn sample(grid: [usize; 3]) -> (Vec<[u32; 3]>, Vec<f64>) {
-    let [x, y, z] = grid.map(places);
+fn sample([x, y, z]: [Vec<(u32, f64)>; 3]) -> (Vec<[u32; 3]>, Vec<f64>) {
     let mut found = (vec![], vec![]);
     for (k, c) in &z {
         for (j, b) in &y {
@@ -123,6 +126,14 @@ fn places(many: usize) -> Vec<(u32, f64)> {
     halves.into_iter().chain([(others as u32, 1.0)]).collect()
 }
 
+/// The same of experts, of which the first are chosen: one that is, and one that is not.
+fn experts(many: usize, chosen: usize) -> Vec<(u32, f64)> {
+    match many.checked_sub(chosen) {
+        None | Some(0) => places(many),
+        Some(others) => vec![(0, chosen as f64), (many as u32 - 1, others as f64)],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +151,8 @@ mod tests {
         }
         assert_eq!(places(3), [(0, 1.0), (1, 1.0), (2, 1.0)]);
         assert_eq!(places(17), [(3, 8.0), (12, 8.0), (16, 1.0)]);
-        assert_eq!(sample([2, 1, 2]).0, [[0, 0, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]]);
+        assert_eq!(sample([2, 1, 2].map(places)).0, [[0, 0, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]]);
+        assert_eq!(experts(128, 32), [(0, 32.0), (127, 96.0)]);
+        assert_eq!(experts(3, 8), places(3));
     }
 }

@@ -295,7 +295,17 @@ mod tests {
         let dots = Work { memory_bytes: 0.0, block_bytes: 0.0, block_flops: 1e9, ..work() };
         assert_eq!(of(dots, facts(32_768, 2)).2, "matrices");
         let idle = Work { memory_bytes: 1.0, block_bytes: 1.0, ..work() };
-        assert_eq!(of(idle, facts(32_768, 2)).2, "latency");
+        assert_eq!(of(idle.clone(), facts(32_768, 2)).2, "latency");
+        // Two blocks of each multiprocessor, one after the other, with a million instructions or turns each.
+        let counted = |issued: u64, turns: u64| {
+            let mut counted = Counted::default();
+            (counted.counts.instructions[0], counted.counts.shared.wavefronts) = (264 * issued, 264 * turns);
+            time(&idle, &facts(32_768, 2), Some(&counted), &card)
+        };
+        let (seconds, _, limit) = counted(1_000_000, 0);
+        assert!(near(seconds, 2e6 / ISSUES_A_CLOCK / card.clock_per_s + LATENCY_S) && limit == "issue", "{seconds}");
+        let (seconds, _, limit) = counted(0, 1_000_000);
+        assert!(near(seconds, 2e6 / TURNS_A_CLOCK / card.clock_per_s + LATENCY_S) && limit == "banks", "{seconds}");
     }
 
     #[test]
