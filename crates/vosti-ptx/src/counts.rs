@@ -164,8 +164,9 @@ impl Banks {
                 self.turn(&mut words[..many]);
                 (many, now) = (0, thread / part);
             }
-            for word in at / WORD..(at + bytes as u64).div_ceil(WORD) {
-                (words[many], many) = (word, many + 1);
+            // What is not aligned stops later.
+            for word in 0..bytes.div_ceil(WORD as usize) {
+                (words[many], many) = (at / WORD + word as u64, many + 1);
             }
         }
         self.turn(&mut words[..many]);

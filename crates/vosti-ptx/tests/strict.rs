@@ -160,6 +160,8 @@ fn an_execution_stops_where_a_gpu_would_compute_something() {
         ("@%p5 st.global.b32 [%rd1], %r1;", "a predicate"),
         ("ld.shared.b32 %r9, [%r8];", "the address of a load"),
         ("st.global.b32 [%rd1+1], %r1;", "no multiple"),
+        ("st.shared.b32 [%r2+2], %r1;", "no multiple"),
+        ("ld.shared.v4.b32 {%r9, %r10, %r11, %r12}, [%r2];", "no multiple"),
         ("st.global.b32 [%rd1+4], %r1;", "`out`, which has 256"),
         ("st.shared.b32 [%r2+900], %r1;", "a block has 1024 bytes"),
         ("st.shared.b32 [64], %r1;", "a block has 1024 bytes"),
