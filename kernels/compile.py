@@ -85,14 +85,39 @@ def one_after_the_other(text):
     return "\n".join(lines) + "\n"
 
 
-def assemble(arch, ptx, cubin):
-    """Assembles at level 3, or at level 1 if level 3 spills registers; gives the assembler's report and the level."""
+def rolled(ptx):
+    """The text with every loop marked: the assembler unrolls none of them."""
+    lines = ptx.rstrip("\0").splitlines()
+    labels = {line.split(":")[0]: at for at, line in enumerate(lines) if re.match(r"\$\w+:", line)}
+    back = [(at, re.search(r"\bbra(?:\.uni)?\s+(\$\w+);", line)) for at, line in enumerate(lines)]
+    heads = {labels[found[1]] for at, found in back if found and labels[found[1]] <= at}
+    return "\n".join(line + ('\n\t.pragma "nounroll";' if at in heads else "") for at, line in enumerate(lines)) + "\n"
+
+
+def unrolled(ptx, sass):
+    """Whether the machine code has more multiply-adds than the text: the assembler copied a loop's body."""
+    return len(re.findall(r"\b[FD]FMA2?\b", sass)) > len(re.findall(r"\bfma\.rn\.f32\b", ptx))
+
+
+def assemble(arch, path, cubin):
+    """Assembles at level 3, or at level 1 if level 3 spills registers, and again without unrolled loops if one has
+    multiply-adds. Gives the assembler's report, the level, and the disassembled code."""
     name, target = "ptxas_blackwell" if arch >= 100 else "ptxas", target_of(arch)
-    for level in (3, 1):
-        log = tool(name, "-v", "--fmad=false", f"-O{level}", f"--gpu-name={target}", ptx, "-o", cubin)
-        if "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log:
-            break
-    return log, level
+
+    def assembled(level):
+        log = tool(name, "-v", "--fmad=false", f"-O{level}", f"--gpu-name={target}", path, "-o", cubin)
+        return log, level, tool("nvdisasm", "-c", cubin)
+
+    def spills(log):
+        return "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" not in log
+    found = assembled(3)
+    with open(path) as file:
+        ptx = file.read()
+    if unrolled(ptx, found[2]):
+        with open(path, "w") as file:
+            file.write(rolled(ptx))
+        found = assembled(3)
+    return assembled(1) if spills(found[0]) else found
 
 
 def target_of(arch):
@@ -135,11 +160,10 @@ def compile_one(request, arch, shared_max, folder, out):
         with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:
             file.write(text)
     cubin = os.path.join(out, f"{stem}.cubin")
-    log, level = assemble(arch, os.path.join(out, f"{stem}.ptx"), cubin)
-    with open(os.path.join(out, f"{stem}.log"), "w") as file:
-        file.write(log)
-    with open(os.path.join(out, f"{stem}.sass"), "w") as file:
-        file.write(tool("nvdisasm", "-c", cubin))
+    log, level, sass = assemble(arch, os.path.join(out, f"{stem}.ptx"), cubin)
+    for kind, text in (("log", log), ("sass", sass)):
+        with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:
+            file.write(text)
     wanted = ("name", "shared", "num_warps", "global_scratch_size", "global_scratch_align", "profile_scratch_size",
               "profile_scratch_align", "tmem_size")
     record = {name: metadata[name] for name in wanted if name in metadata}

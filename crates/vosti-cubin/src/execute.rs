@@ -7,7 +7,10 @@ use crate::arch::WARP;
 use crate::artifact::Artifact;
 use crate::error::CubinError;
 use serde::{Deserialize, Serialize};
-use vosti_ptx::{Compiled, Difference, compare};
+use vosti_kernels::Spec;
+use vosti_ptx::{Compiled, Difference, Kernel, compare};
+
+pub use vosti_ptx::{BANKS, Class, Counted, Counts, SECTOR, WORD};
 
 /// What was executed of a kernel. Its hash is in [`crate::Hashes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,29 @@ pub fn compiled(artifact: &Artifact) -> Compiled<'_> {
         ptx: &artifact.ptx,
         threads: artifact.metadata.num_warps * WARP,
         shared: usize::try_from(artifact.metadata.shared).unwrap_or(usize::MAX),
+    }
+}
+
+/// A compiled kernel whose launches can be executed and counted.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    spec: Spec,
+    kernel: Kernel,
+    threads: u32,
+    shared: usize,
+}
+
+impl Counter {
+    /// None: its PTX has an instruction that is not known.
+    pub fn of(artifact: &Artifact) -> Option<Counter> {
+        let Compiled { threads, shared, .. } = compiled(artifact);
+        Some(Counter { spec: artifact.spec.clone(), kernel: Kernel::read(&artifact.ptx).ok()?, threads, shared })
+    }
+
+    /// Counts a launch of a step whose requests have some rows each, the first one at some position. Error: an
+    /// execution of zeros stops.
+    pub fn count(&self, requests: &[(usize, usize)]) -> Result<Counted, Difference> {
+        vosti_ptx::count(&self.kernel, &self.spec, (self.threads, self.shared), requests)
     }
 }
 

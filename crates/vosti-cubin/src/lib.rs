@@ -15,6 +15,6 @@ pub use arch::Arch;
 pub use artifact::{Artifact, Hashes, Metadata};
 pub use cubin::{Cubin, Record, alike};
 pub use error::{CubinError, Refusal};
-pub use execute::{Executed, execute};
+pub use execute::{Counter, Executed, execute};
 pub use inspect::{Facts, inspect};
 pub use toolchain::Toolchain;

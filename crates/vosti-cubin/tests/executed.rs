@@ -34,9 +34,9 @@ const MODELS: [&str; 13] = [
     "nemotron3",
 ];
 
-/// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, and attention over several
-/// pages ahead.
-const LONG: [&str; 9] = [
+/// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, attention over several
+/// pages ahead, and layers with a state.
+const LONG: [&str; 12] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
     "expert_glu-bf16-ACT2-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
@@ -45,6 +45,9 @@ const LONG: [&str; 9] = [
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS1-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
     "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H200",
+    "store_delta-bf16-ACROSS1-DK32-DV16-GROUP2-KEY_HEADS2-PAGE64",
+    "store_mamba-bf16-DK32-DV16-GROUP2-KEY_HEADS2-PAGE64",
+    "store_kv-bf16-BM16-EPS1e-6-HALF20-HP32-KV_HEADS2-K_FIRST4-NORM1-PACKED8-PAGE64-V_FIRST6-V_NORM1",
     EDITED,
 ];
 

@@ -3,14 +3,15 @@
 //! Tile IR and a GPU add the lanes of a tile along an axis in different orders, and no certificate compares them. So
 //! numbers whose sum a kernel takes in this way are such that every order gives the same bits: multiples of 1/8 for
 //! norms, and for attention the keys that [`crate::keys`] describes, and for layers with a state those of
-//! [`crate::states`]. All other numbers are arbitrary. None is denormal. Read next: [`crate::compare`].
+//! [`crate::states`]. All other numbers are arbitrary. None is denormal, and what the kernels make
+//! of them is not either. Read next: [`crate::compare`].
 
 use crate::keys::Keys;
 use crate::states::States;
+use crate::step::{Step, int, size};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use vosti_contract::expr::eval;
-use vosti_contract::{Const, Contract, Extent, Param, Role, Shape};
+use vosti_contract::{Contract, Extent, Param, Role, Shape};
 use vosti_kernels::{KernelError, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::ir::{Binary, OpKind};
@@ -76,24 +77,11 @@ impl Random {
     }
 }
 
-/// The rows of a step, and what attention reads of it.
-#[derive(Default)]
-struct Step {
-    rows: usize,
-    /// The longest request.
-    length: usize,
-    /// Page table, first row, number of rows and first position of each query tile.
-    tiles: [Vec<i32>; 4],
-    page_table: Vec<i32>,
-    /// Pages of which the step has the last row alone.
-    dense: Vec<i32>,
-}
-
 impl Case {
     /// A case with `rows` rows; some of its programs are spare.
     pub fn new(spec: &Spec, contract: &Contract, kernel: &Kernel, rows: usize, seed: u64) -> Result<Case, KernelError> {
         let mut random = Random::new(seed);
-        let step = Step::new(spec, contract.shape, rows, &mut random);
+        let step = step(spec, contract.shape, rows, &mut random);
         let states = contract.shape.recurs().then(|| States::new(spec, &mut random));
         let mut maker = Maker { spec, contract, step, random, states, exact: sums(kernel) };
         let buffers = contract.params.iter().map(|param| maker.buffer(param)).collect::<Result<_, _>>()?;
@@ -118,18 +106,6 @@ impl Case {
     }
 }
 
-/// A dimension or tile constant.
-pub(crate) fn int(spec: &Spec, name: &str) -> Option<i64> {
-    match spec.constants.get(name) {
-        Some(Const::Int(value)) => Some(*value),
-        _ => None,
-    }
-}
-
-fn size(spec: &Spec, name: &str) -> usize {
-    int(spec, name).map_or(1, |value| value.max(1) as usize)
-}
-
 /// Whether a kernel adds floats along an axis.
 fn sums(kernel: &Kernel) -> bool {
     let mut found = false;
@@ -137,82 +113,58 @@ fn sums(kernel: &Kernel) -> bool {
     found
 }
 
-impl Step {
-    /// Requests of random lengths, at most HEIGHT rows of one in a query tile, or one request in one tile; the last
-    /// tiles are spare.
-    fn new(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
-        let page = size(spec, "PAGE");
-        let (requests, height) = match shape {
-            // A store that looks back has a request's rows in one tile.
-            Shape::RecurStore => (Step::around_pages(page, rows, random), rows),
-            _ => (Step::requests(spec, shape, rows, random), size(spec, "HEIGHT")),
-        };
-        let mut step = Step { rows, ..Step::default() };
-        let (mut at, mut free) = (0, random.order(PAGES));
-        for (many, start) in requests {
-            let table = step.page_table.len() as i32;
-            let needed = int(spec, "PAGE").map_or(0, |_| (start + many).div_ceil(page));
-            if shape == Shape::RecurStore {
-                // Pages of its own.
-                let own = free.split_off(free.len() - needed);
-                if start % page == page - 1 {
-                    step.dense.push(own[start / page]);
-                }
-                step.page_table.extend(own);
-            } else {
-                // Later pages have larger numbers.
-                let mut next = 0;
-                for left in (0..needed).rev() {
-                    next += random.below((PAGES - left).saturating_sub(next).min(3));
-                    step.page_table.push(next as i32);
-                    next += 1;
-                }
-            }
-            for first in (0..many).step_by(height) {
-                let tile = [table, (at + first) as i32, (many - first).min(height) as i32, (start + first) as i32];
-                step.tiles.iter_mut().zip(tile).for_each(|(list, value)| list.push(value));
-            }
-            step.length = step.length.max(start + many);
-            at += many;
-        }
-        step.tiles.iter_mut().zip([-1, 0, 0, 0]).for_each(|(list, value)| list.push(value));
-        step
-    }
-
-    /// How many rows each request has, and the first one's position.
-    fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
-        let mut requests = vec![];
-        let mut left = rows;
-        while left > 0 {
-            let many = (1 + random.below(2 * size(spec, "HEIGHT"))).min(left);
-            let start = match int(spec, "SPLIT") {
-                // Where keys are split, some rows see one split and some two.
-                Some(split) if random.below(2) == 0 => (split as usize).saturating_sub(5) + random.below(10),
-                // Where pages carry a state, some rows of a tile see one page and some the next.
-                _ if shape.recurs() && random.below(2) == 0 => {
-                    (size(spec, "PAGE") - 1).saturating_sub(random.below(many))
-                }
-                _ => random.below(150),
+/// Requests of random lengths, at most HEIGHT rows of one in a query tile, or one request in one tile; the last tile is
+/// spare.
+fn step(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
+    // A store that looks back has a request's rows in one tile.
+    let requests = match shape {
+        Shape::RecurStore => around_pages(size(spec, "PAGE"), rows, random),
+        _ => requests(spec, shape, rows, random),
+    };
+    let mut free = random.order(PAGES);
+    let mut step = Step::of(spec, shape, &requests, CONTEXT, |needed| match shape {
+        // Pages of its own.
+        Shape::RecurStore => free.split_off(free.len() - needed),
+        // Later pages have larger numbers.
+        _ => {
+            let mut next = 0;
+            let page = |left: usize| {
+                next += random.below((PAGES - left).saturating_sub(next).min(3)) + 1;
+                next as i32 - 1
             };
-            requests.push((many, start));
-            left -= many;
+            (0..needed).rev().map(page).collect()
         }
-        requests
-    }
+    });
+    step.pages = PAGES;
+    step.tiles.iter_mut().zip([-1, 0, 0, 0]).for_each(|(list, value)| list.push(value));
+    step
+}
 
-    /// One row somewhere; or the last row of the first page, the last row of a page and the next page's first, and rows
-    /// that begin inside of a page and go on behind the end of another.
-    fn around_pages(page: usize, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
-        match rows {
-            0..=3 => vec![(rows, random.below(150))],
-            _ => vec![(1, page - 1), (2, 2 * page - 1), (rows - 3, page - 1 - random.below(8))],
-        }
+/// How many rows each request has, and the first one's position.
+fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
+    let mut requests = vec![];
+    let mut left = rows;
+    while left > 0 {
+        let many = (1 + random.below(2 * size(spec, "HEIGHT"))).min(left);
+        let start = match int(spec, "SPLIT") {
+            // Where keys are split, some rows see one split and some two.
+            Some(split) if random.below(2) == 0 => (split as usize).saturating_sub(5) + random.below(10),
+            // Where pages carry a state, some rows of a tile see one page and some the next.
+            _ if shape.recurs() && random.below(2) == 0 => (size(spec, "PAGE") - 1).saturating_sub(random.below(many)),
+            _ => random.below(150),
+        };
+        requests.push((many, start));
+        left -= many;
     }
+    requests
+}
 
-    /// The position of each row.
-    fn positions(&self) -> impl Iterator<Item = usize> {
-        let [_, _, many, start] = &self.tiles;
-        many.iter().zip(start).flat_map(|(many, start)| (*start..start + many).map(|position| position as usize))
+/// One row somewhere; or the last row of the first page, the last row of a page and the next page's first, and rows
+/// that begin inside of a page and go on behind the end of another.
+fn around_pages(page: usize, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
+    match rows {
+        0..=3 => vec![(rows, random.below(150))],
+        _ => vec![(1, page - 1), (2, 2 * page - 1), (rows - 3, page - 1 - random.below(8))],
     }
 }
 
@@ -229,18 +181,14 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn buffer(&mut self, param: &Param) -> Result<Buffer, KernelError> {
+        if let Some(numbers) = self.step.metadata(param.role) {
+            return Ok(Buffer::I32(numbers));
+        }
         let elem = Scalar::from(param.elem(self.spec.act));
-        let step = &self.step;
         Ok(match param.role {
-            Role::Rows => Buffer::I32(vec![step.rows as i32]),
-            Role::PageTable => Buffer::I32(step.page_table.clone()),
-            Role::TileTable => Buffer::I32(step.tiles[0].clone()),
-            Role::TileRow => Buffer::I32(step.tiles[1].clone()),
-            Role::TileRows => Buffer::I32(step.tiles[2].clone()),
-            Role::TilePos => Buffer::I32(step.tiles[3].clone()),
             Role::Tokens => self.below(self.tokens()),
             Role::Positions => self.below(CONTEXT),
-            Role::RowIndex => self.below(step.rows),
+            Role::RowIndex => self.below(self.step.rows),
             Role::Slots => self.slots(),
             Role::CacheK if self.contract.shape.attends() => {
                 self.floats(elem, &mut |maker, keys| keys.keys(&mut maker.random))
@@ -269,22 +217,14 @@ impl Maker<'_> {
         })
     }
 
-    /// How many elements a buffer with a shape of its own has.
+    /// How many elements a buffer with a shape of its own has here.
     fn extent(&self, param: &Param) -> Result<usize, KernelError> {
-        let splits = self.step.length.div_ceil(size(self.spec, "SPLIT")).max(1) as i64;
-        let lookup = |name: &str| match name {
-            "rows" | "packed" => Some(self.step.rows as i64),
-            "context" => Some(CONTEXT as i64),
-            "pages" => Some(PAGES as i64),
-            "splits" => Some(splits),
-            name => int(self.spec, name),
-        };
-        let list = self.contract.shapes.get(&param.name).map(Vec::as_slice).unwrap_or_default();
-        let extents = list.iter().map(|text| eval(text, &lookup)).collect::<Result<Vec<_>, _>>()?;
+        let extents = self.step.extents(self.spec, self.contract, param)?;
         let many: i64 = extents.iter().product();
         let inner: i64 = extents.iter().skip(1).product();
         // The second half of a gated layer's weight is as far away as N says.
-        let halves = list.first().is_some_and(|first| first.starts_with("2 *"));
+        let shape = self.contract.shapes.get(&param.name).and_then(|list| list.first());
+        let halves = shape.is_some_and(|first| first.starts_with("2 *"));
         let cut = matches!(param.role, Role::Weight(_)) && many > WEIGHT_MAX && !halves;
         Ok(if cut { (WEIGHT_MAX / inner.max(1)).max(1) * inner } else { many } as usize)
     }
@@ -321,6 +261,24 @@ impl Maker<'_> {
                     _ => kinds[random.below(kinds.len())],
                 };
                 Buffer::F32((0..many).map(|_| number(&mut self.random)).collect())
+            }
+            // Sums of a gated unit, so small that no activation times another number is subnormal: a GELU's is from -10
+            // on.
+            (Role::Weight(0), Scalar::Bf16) if int(self.spec, "ACT").is_some() => {
+                let spread = if int(self.spec, "ACT") == Some(1) { 1.5 } else { 3.0 };
+                let scale = spread / (size(self.spec, "K") as f32).sqrt();
+                of(elem, (0..many).map(|_| scale * self.random.float()))
+            }
+            // Heads of which some have numbers that are not finite: a store makes them 0.
+            (Role::In(0), _) if self.contract.shape == Shape::StoreKv => {
+                let head = 2 * size(self.spec, "HALF");
+                let mut hurt = false;
+                let number = |at: usize| {
+                    hurt = if at.is_multiple_of(head) { self.random.below(3) == 0 } else { hurt };
+                    let number = if self.exact { self.random.eighth() } else { self.random.float() };
+                    if hurt { States::or_not_finite(number, &mut self.random) } else { number }
+                };
+                of(elem, (0..many).map(number))
             }
             (Role::In(_), _) if self.exact => of(elem, (0..many).map(|_| self.random.eighth())),
             // Sums of weights and their like are positive.

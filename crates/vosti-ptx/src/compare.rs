@@ -13,9 +13,9 @@ use vosti_tile::interp::{self, Buffer, Options, Undefined};
 use vosti_tile::numerics::{stored_bf16, stored_f32};
 
 /// Pointers to scratch that Triton's backend adds after a kernel's own parameters. No kernel here uses any.
-const SCRATCH: usize = 2;
+pub(crate) const SCRATCH: usize = 2;
 /// Far more than a block of any case needs.
-const STEPS_MAX: u64 = 1 << 26;
+pub(crate) const STEPS_MAX: u64 = 1 << 26;
 /// More than a block of an edited text needs, which may loop without end.
 const EDITED_STEPS_MAX: u64 = 1 << 22;
 

@@ -4,7 +4,9 @@
 //! Read next: [`crate::lanes`] for most instructions, [`crate::warp`] for the others.
 
 mod warpgroup;
+mod words;
 
+use crate::counts::Class;
 use crate::fault::ReadError;
 use crate::lanes::{EXP, Lane, ROWS};
 use crate::text::{Operand, Statement, Text, Width, without_comments};
@@ -12,6 +14,7 @@ use crate::warp::Way;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use words::{access, halves, named, number, special};
 
 /// Where shared memory begins in its space. Not at zero, so that an address without its base is noticed.
 pub(crate) const SHARED_BASE: u64 = 1024;
@@ -46,6 +49,7 @@ pub(crate) struct Instruction {
     pub line: u32,
     /// A predicate, and whether it is negated.
     pub guard: Option<(Register, bool)>,
+    pub class: Class,
     pub what: What,
 }
 
@@ -270,7 +274,7 @@ impl Reader<'_> {
             Some((to, from)) => What::Lane { run: EXP, to, from: [from; 3] },
             None => self.what(statement.opcode, &statement.operands).ok_or_else(unknown)?,
         };
-        Ok(Instruction { line: statement.line, guard, what })
+        Ok(Instruction { line: statement.line, guard, class: Class::of(statement.opcode), what })
     }
 
     /// Triton makes `exp(x)` of two instructions: x times log2(e), and `ex2.approx.f32` of that. The two together are given the
@@ -391,7 +395,10 @@ impl Reader<'_> {
             }
             (["ld", space, form @ ..], [to, from]) => {
                 let (many, bytes, width) = access(form)?;
-                let to = self.several(to, many)?.iter().map(|word| self.register(word, width)).collect::<Known<_>>()?;
+                // PTX ISA, "Operand Size Exceeding Instruction-Type Size": zeros fill a register that is wider.
+                let wide = if width == Width::Bits16 { Width::Bits32 } else { width };
+                let register = |word: &&str| self.register(word, width).or_else(|| self.register(word, wide));
+                let to = self.several(to, many)?.iter().map(register).collect::<Known<_>>()?;
                 Some(What::Load { space: named(space)?, to, at: self.at(from, space)?, bytes })
             }
             (["st", space, form @ ..], [to, from]) => {
@@ -521,79 +528,11 @@ impl Reader<'_> {
         self.registers + at as u32
     }
 
-    /// A register of a width; PTX ISA, "Operand Size Exceeding Instruction-Type Size", is not needed by what Triton makes.
+    /// A register of a width.
     fn register(&self, word: &str, width: Width) -> Known<Register> {
         let prefix = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let file = self.text.files.get(prefix)?;
         let index: u32 = word[prefix.len()..].parse().ok()?;
         (file.width == width && index < file.many).then(|| self.first[prefix] + index)
     }
-}
-
-/// A constant, cut to the width (PTX ISA, "Constants").
-fn number(word: &str, width: Width) -> Known<u64> {
-    let mask = match width {
-        Width::Predicate => 1,
-        Width::Bits16 => 0xffff,
-        Width::Bits32 => 0xffff_ffff,
-        Width::Bits64 => u64::MAX,
-    };
-    if let Some(bits) = word.strip_prefix("0f") {
-        return (width == Width::Bits32 && bits.len() == 8).then(|| u64::from_str_radix(bits, 16).ok())?;
-    }
-    let (digits, negative) = word.strip_prefix('-').map_or((word, false), |digits| (digits, true));
-    let digits = digits.strip_suffix('U').unwrap_or(digits);
-    let value = match digits.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
-        None => digits.parse::<u64>().ok()?,
-    };
-    Some(if negative { value.wrapping_neg() } else { value } & mask)
-}
-
-fn special(name: &str) -> Known<Special> {
-    let (name, axis) = name.split_once('.')?;
-    let axis = ["x", "y", "z"].iter().position(|known| *known == axis)?;
-    Some(match (name, axis) {
-        ("%tid", 0) => Special::Thread,
-        ("%ntid", 0) => Special::Threads,
-        ("%ctaid", _) => Special::Block(axis),
-        ("%nctaid", _) => Special::Blocks(axis),
-        _ => return None,
-    })
-}
-
-fn named(space: &str) -> Known<Space> {
-    match space {
-        "global" => Some(Space::Global),
-        "shared" => Some(Space::Shared),
-        _ => None,
-    }
-}
-
-/// The bits of each of two parts.
-fn halves(width: Width, many: usize) -> Known<(u32, Width)> {
-    match (width, many) {
-        (Width::Bits32, 2) => Some((16, Width::Bits16)),
-        (Width::Bits64, 2) => Some((32, Width::Bits32)),
-        (Width::Bits64, 4) => Some((16, Width::Bits16)),
-        _ => None,
-    }
-}
-
-/// How many elements an access has, the bytes of each, and the width of their registers.
-fn access(form: &[&str]) -> Known<(usize, usize, Width)> {
-    let (many, ty) = match form {
-        [ty] => (1, ty),
-        ["v2", ty] => (2, ty),
-        ["v4", ty] => (4, ty),
-        _ => return None,
-    };
-    let (bytes, width) = match *ty {
-        "b8" | "u8" => (1, Width::Bits16),
-        "b16" | "u16" => (2, Width::Bits16),
-        "b32" | "u32" | "f32" => (4, Width::Bits32),
-        "b64" | "u64" => (8, Width::Bits64),
-        _ => return None,
-    };
-    (many * bytes <= 16).then_some((many, bytes, width))
 }

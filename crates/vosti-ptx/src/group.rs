@@ -78,6 +78,7 @@ impl Warp {
     pub(crate) fn gemm<G: Global + ?Sized>(&mut self, gemm: &Gemm, block: &mut Block<'_, G>) -> Result<(), Fault> {
         let mut reads = vec![];
         let b = self.tile(gemm.b, 0, gemm.columns, gemm.transposed[1], block, &mut reads)?;
+        let second = reads.len();
         let a = match gemm.a {
             Factor::Registers(registers) => self.rows(registers)?,
             Factor::Shared(tile) => {
@@ -85,6 +86,9 @@ impl Warp {
                 self.tile(tile, first, ROWS, gemm.transposed[0], block, &mut reads)?
             }
         };
+        // The first operand, or its part of it, is a warp's own; the second is read once for the four warps.
+        let own = if self.first().is_multiple_of(128) { reads.len() } else { reads.len() - second };
+        block.counts.operand_bytes += 16 * own as u64;
         let keep = self.same(gemm.keep, "a scale of a matrix product")? != 0;
         let c = self.accumulators(&gemm.to, keep)?;
         let values = match gemm.product {

@@ -7,7 +7,8 @@
 //!
 //! The scale of scores and their soft cap are the kernel's own.
 
-use crate::case::{PAGES, Random, int};
+use crate::case::{PAGES, Random};
+use crate::step::int;
 use vosti_contract::Const;
 use vosti_kernels::Spec;
 
@@ -32,9 +33,14 @@ impl Keys {
         Keys { heads: size("KV_HEADS"), page: size("PAGE"), d, slope, capped }
     }
 
+    /// Numbers of so many pages.
+    pub fn many(&self, pages: usize) -> usize {
+        pages * self.heads * self.page * self.d
+    }
+
     /// `[pages, heads, page, d]`: any numbers.
     pub fn any(&self, random: &mut Random) -> Vec<f32> {
-        (0..PAGES * self.heads * self.page * self.d).map(|_| random.float()).collect()
+        (0..self.many(PAGES)).map(|_| random.float()).collect()
     }
 
     /// `[rows, .., d]`: the first number of each head is from 1 to 1.25.
@@ -48,7 +54,7 @@ impl Keys {
 
     /// `[pages, heads, page, d]`.
     pub fn keys(&self, random: &mut Random) -> Vec<f32> {
-        let mut keys = Vec::with_capacity(PAGES * self.heads * self.page * self.d);
+        let mut keys = Vec::with_capacity(self.many(PAGES));
         for (page, _) in (0..PAGES).flat_map(|page| (0..self.heads).map(move |head| (page, head))) {
             let (cold, hot) = (self.key(self.cold(), random), self.key(self.level(page), random));
             let pair = [random.below(self.page), random.below(self.page)];

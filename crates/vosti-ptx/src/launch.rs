@@ -3,6 +3,7 @@
 //! No order may show in a result; races within a block are errors, so one order of warps says as much as another. Blocks run
 //! alone, because nothing here passes numbers between blocks of one launch.
 
+use crate::counts::Counts;
 use crate::decode::{Instruction, Kernel};
 use crate::fault::{Fault, RunError};
 use crate::shared::Shared;
@@ -44,6 +45,7 @@ pub(crate) struct Block<'a, G: ?Sized> {
     pub block: [u32; 3],
     pub grid: [u32; 3],
     pub threads: u32,
+    pub counts: Counts,
     steps: u64,
     steps_max: u64,
 }
@@ -78,8 +80,22 @@ fn aligned(at: u64, bytes: usize) -> Result<(), Fault> {
 }
 
 impl Kernel {
-    /// Runs every block of a launch.
-    pub fn run<G: Global + ?Sized>(&self, launch: &Launch<'_>, global: &mut G) -> Result<(), RunError> {
+    /// Runs every block of a launch, and counts what all of them do.
+    pub fn run<G: Global + ?Sized>(&self, launch: &Launch<'_>, global: &mut G) -> Result<Counts, RunError> {
+        let [x, y, z] = launch.grid.map(|n| n as usize);
+        let blocks: Vec<[u32; 3]> = (0..x * y * z).map(|i| [i % x, i / x % y, i / x / y].map(|at| at as u32)).collect();
+        let mut counts = Counts::default();
+        self.run_some(launch, &blocks, global)?.iter().for_each(|block| counts.add(block, 1.0));
+        Ok(counts)
+    }
+
+    /// Runs some blocks of a launch, and counts what each does.
+    pub fn run_some<G: Global + ?Sized>(
+        &self,
+        launch: &Launch<'_>,
+        blocks: &[[u32; 3]],
+        global: &mut G,
+    ) -> Result<Vec<Counts>, RunError> {
         let refuse = |what| RunError { block: [0; 3], thread: 0, line: 0, fault: Fault::Launch { what } };
         if launch.params.len() != self.params {
             return Err(refuse("a value for each parameter"));
@@ -88,27 +104,28 @@ impl Kernel {
             return Err(refuse("the threads that the text names"));
         }
         let mut random = launch.seed.map(SplitMix64::seed_from_u64);
-        let [x, y, z] = launch.grid.map(|n| n as usize);
-        let mut order: Vec<usize> = (0..x * y * z).collect();
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        let mut counts = vec![Counts::default(); blocks.len()];
         shuffle(&mut order, &mut random);
         let mut shared = Shared::new(launch.shared);
         for i in order {
             shared.begin();
-            let block = [i % x, i / x % y, i / x / y].map(|at| at as u32);
             let mut block = Block {
                 code: &self.code,
                 params: launch.params,
                 shared: &mut shared,
                 global: &mut *global,
-                block,
+                block: blocks[i],
                 grid: launch.grid,
                 threads: launch.threads,
+                counts: Counts::default(),
                 steps: 0,
                 steps_max: launch.steps_max,
             };
             self.block(&mut block, &mut random)?;
+            counts[i] = block.counts;
         }
-        Ok(())
+        Ok(counts)
     }
 
     fn block<G: Global + ?Sized>(

@@ -4,12 +4,15 @@
 //! known, an address outside a buffer, a race, a barrier that not all reach, a copy that is used before its wait and a number
 //! that was never written are errors, where a GPU would compute something.
 //!
-//! It says nothing about ptxas, about what a tensor core adds inside one instruction, or about time.
-//! Read next: [`decode`], [`warp`], [`shared`]; then [`compare`], which compares with the tile interpreter, and [`edits`], which breaks texts.
+//! It says nothing about ptxas, about what a tensor core adds inside one instruction, or about time. Read next:
+//! [`decode`], [`warp`], [`shared`]; then [`compare`], which compares with the tile interpreter, [`edits`], which
+//! breaks texts, and [`counted`], which counts what a launch of a step asks of a GPU.
 
 mod buffers;
 mod case;
 mod compare;
+mod counted;
+mod counts;
 mod decode;
 mod edits;
 mod fault;
@@ -20,12 +23,15 @@ mod launch;
 mod matrix;
 mod shared;
 mod states;
+mod step;
 mod text;
 mod warp;
 
 pub use buffers::Buffers;
 pub use case::Case;
 pub use compare::{Cases, Compiled, Difference, Seen, bytes, compare, stored};
+pub use counted::{Counted, count};
+pub use counts::{BANKS, Banks, Class, Counts, LINE, SECTOR, Traffic, WORD};
 pub use decode::Kernel;
 pub use edits::{Edit, Kind};
 pub use fault::{Fault, ReadError, RunError};

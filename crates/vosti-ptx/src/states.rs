@@ -12,7 +12,8 @@
 //! Matrix products of FP32 numbers are no such sums: their order is tile IR's. Where a kernel has no other sums, keys
 //! are dense.
 
-use crate::case::{Random, int};
+use crate::case::Random;
+use crate::step::int;
 use vosti_kernels::Spec;
 
 /// How much a log-decay falls at a position, at most.

@@ -43,7 +43,7 @@ pub(crate) struct Statement<'a> {
     pub labels: Vec<&'a str>,
     /// `@%p1` or `@!%p1`.
     pub guard: Option<&'a str>,
-    /// With modifiers: `ld.global.b32`. Empty for labels at the end.
+    /// With modifiers: `ld.global.b32`. Empty for labels at the end and hints.
     pub opcode: &'a str,
     pub operands: Vec<Operand<'a>>,
 }
@@ -188,6 +188,10 @@ fn statement(piece: &str, line: u32) -> Option<Statement<'_>> {
         let (word, after) = rest.split_once(char::is_whitespace)?;
         guard = Some(&word[1..]);
         rest = after.trim_start();
+    }
+    // A hint for the assembler changes no number: its labels are those of the instruction behind it.
+    if rest.starts_with(".pragma") {
+        rest = "";
     }
     let (opcode, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     Some(Statement { line, labels, guard, opcode, operands: operands_of(operands)? })

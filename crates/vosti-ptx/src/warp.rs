@@ -96,6 +96,7 @@ impl Warp {
             block.step().map_err(wrong)?;
             let code = block.code;
             let instruction = code.get(place).ok_or(wrong(Fault::End))?;
+            block.counts.instructions[instruction.class as usize] += 1;
             self.go(place + 1, mask);
             match self.execute(instruction, mask, block).map_err(wrong)? {
                 None => (),
@@ -323,6 +324,7 @@ impl Warp {
         block: &mut Block<'_, G>,
     ) -> Outcome<()> {
         let addresses = self.addresses(at, mask, "the address of a load")?;
+        block.counts.access(space, false, mask, &addresses, bytes * to.len());
         for lane in each(mask) {
             let address = addresses[lane as usize];
             let (values, written) = match space {
@@ -353,6 +355,7 @@ impl Warp {
         block: &mut Block<'_, G>,
     ) -> Outcome<()> {
         let addresses = self.addresses(at, mask, "the address of a store")?;
+        block.counts.access(space, true, mask, &addresses, bytes * from.len());
         let parts: Vec<(&Lanes, u32)> = from.iter().map(|source| self.read(*source)).collect();
         for lane in each(mask) {
             let (mut values, mut written) = ([0; 16], 0u16);
@@ -386,6 +389,7 @@ impl Warp {
         let to = self.addresses(to, mask, "the address of a copy")?;
         let from = self.addresses(from, mask, "the address of a copy")?;
         let live = self.sure(live, mask, "the size of a copy")?;
+        block.counts.copy(mask, (&to, &from), &live, bytes);
         for lane in each(mask) {
             let i = lane as usize;
             block.shared.start(to[i], bytes, self.who(lane))?;
@@ -422,6 +426,7 @@ impl Warp {
     ) -> Outcome<()> {
         let givers = if to.len() == 4 { ALL } else { (1 << (8 * to.len())) - 1 };
         let addresses = self.addresses(at, givers, "the address of a matrix")?;
+        block.counts.access(Space::Shared, false, givers, &addresses, 16);
         let mut found = vec![];
         for i in 0..to.len() {
             let mut rows = [[0; 16]; 8];
@@ -449,6 +454,7 @@ impl Warp {
     ) -> Outcome<()> {
         let givers = if from.len() == 4 { ALL } else { (1 << (8 * from.len())) - 1 };
         let addresses = self.addresses(at, givers, "the address of a matrix")?;
+        block.counts.access(Space::Shared, true, givers, &addresses, 16);
         for (i, register) in from.iter().enumerate() {
             let lanes = self.sure(*register, ALL, "an element of a matrix")?;
             for (row, values) in matrix::rows(&lanes, transposed).iter().enumerate() {
@@ -525,6 +531,6 @@ fn whole_warp(what: &What) -> Option<&'static str> {
 }
 
 /// The threads of a mask.
-fn each(mask: u32) -> impl Iterator<Item = u32> {
+pub(crate) fn each(mask: u32) -> impl Iterator<Item = u32> {
     (0..32).filter(move |lane| mask >> lane & 1 == 1)
 }

@@ -93,6 +93,10 @@ fn instructions_are_those_of_the_isa() {
         ("cvt.rn.satfinite.e4m3x2.f32 %rs1, 0f3F800000, 0f43E40000; cvt.u32.u16 %r9, %rs1;", 0x387e),
         ("cvt.rn.satfinite.e4m3x2.f32 %rs1, 0fBF880000, 0f3B000000; cvt.u32.u16 %r9, %rs1;", 0xb801),
         ("cvt.rn.satfinite.e4m3x2.f32 %rs1, 0f7FC00000, 0f3A800000; cvt.u32.u16 %r9, %rs1;", 0x7f00),
+        // Zeros fill what a load leaves of a register.
+        ("st.shared.b32 [%r2], 0xfedcba98;\nld.shared.b16 %r9, [%r2+2];", 0xfedc),
+        ("st.shared.b32 [%r2], 0xfedcba98;\nmov.b32 %r9, -1;\nld.shared.b8 %r9, [%r2];", 0x98),
+        ("mov.b32 %r9, -1;\nld.global.b8 %r9, [%rd1];", 0x94),
         // Segments of eight: the source is in the thread's own.
         ("shfl.sync.idx.b32 %r9, %r1, 1, 0x181f, -1;", 33),
     ];
@@ -156,6 +160,8 @@ fn an_execution_stops_where_a_gpu_would_compute_something() {
         ("@%p5 st.global.b32 [%rd1], %r1;", "a predicate"),
         ("ld.shared.b32 %r9, [%r8];", "the address of a load"),
         ("st.global.b32 [%rd1+1], %r1;", "no multiple"),
+        ("st.shared.b32 [%r2+2], %r1;", "no multiple"),
+        ("ld.shared.v4.b32 {%r9, %r10, %r11, %r12}, [%r2];", "no multiple"),
         ("st.global.b32 [%rd1+4], %r1;", "`out`, which has 256"),
         ("st.shared.b32 [%r2+900], %r1;", "a block has 1024 bytes"),
         ("st.shared.b32 [64], %r1;", "a block has 1024 bytes"),

@@ -250,7 +250,8 @@ impl StandIn {
         let (grid, threads, shared) = (call.grid, call.threads, call.shared as usize);
         let launch =
             vosti_ptx::Launch { grid, threads, shared, params: call.pointers, seed: None, steps_max: u64::MAX };
-        kernel.run(&launch, &mut *self.heap()).map_err(|why| illegal("cuLaunchKernel", &why.to_string()))
+        let ran = kernel.run(&launch, &mut *self.heap());
+        ran.map(|_| ()).map_err(|why| illegal("cuLaunchKernel", &why.to_string()))
     }
 }
 

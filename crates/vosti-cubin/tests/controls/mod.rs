@@ -47,6 +47,13 @@ fn everywhere(text: &str, (part, end): (&str, &str), from: &str, to: &str) -> Op
     text.lines().any(of).then(|| text.lines().map(changed).collect::<Vec<_>>().join("\n"))
 }
 
+/// The `n`-th selection of a number or zero gives the number.
+fn unchanged(text: &str, n: isize) -> Option<String> {
+    line(text, ", 0f00000000, %p", n, |line| {
+        line.split(',').nth(1).map_or(line.into(), |number| line.replacen("0f00000000", number.trim(), 1))
+    })
+}
+
 /// Exchanges the words at two places of a line's operands (the first operand is 0).
 fn swapped(text: &str, part: &str, n: isize, a: usize, b: usize) -> Option<String> {
     line(text, part, n, |line| {
@@ -173,6 +180,30 @@ pub const CONTROLS: &[Control] = controls! {
     "the epsilon is left out", "rmsnorm-", BITS, |t| line(t, "0f3727C5AC", 0, |l| l.replace("0f3727C5AC", "0f00000000"));
     "another instruction: a minimum", "attend-", BITS, |t| with(t, "max.f32", -1, "max.f32", "min.f32");
     "the code ends early", "rmsnorm-", BITS, |t| with(t, "st.global", -1, "@%p1 ", "ret; @%p1 ");
+    // States and their pages.
+    "the state before a page is taken from the page itself", "store_delta-", BITS, |t| with(t, ", -4;", 0, ", -4;", ", 0;");
+    "the first page looks back too", "store_delta-", GLOBAL, |t| with(t, "setp.gt.s32", 1, ", 63;", ", 62;");
+    "a decay the other way round", "store_delta-", BITS, |t| swapped(t, "sub.rn.f32", 0, 1, 2);
+    "the barrier of a sum over a page is dropped", "store_delta-", RACE, |t| without(t, "bar.sync", 2);
+    "a key that is not finite stays", "store_delta-", BITS, |t| unchanged(t, 0);
+    "the state is written a row early", "store_mamba-", BITS, |t| with(t, ", 63;", -1, ", 63;", ", 62;");
+    "the state is not written", "store_mamba-", BITS, |t| without(t, "st.global.v2", 0);
+    "an entry is not written", "store_mamba-", BITS, |t| without(t, "st.global.b32", 0);
+    "a barrier between the products is dropped", "store_mamba-", RACE, |t| without(t, "bar.sync", 5);
+    "the first page has a state before it", "read_state-", GLOBAL, |t| with(t, "setp.gt.s64", 0, "setp.gt", "setp.ge");
+    "the state is read of another page", "read_state-", BITS, |t| with(t, ", -4;", 0, ", -4;", ", 0;");
+    "a row does not see itself", "read_state-", BITS, |t| with(t, "setp.gt.s64", 1, "setp.gt", "setp.ge");
+    "a multiply-add with its factors and addend exchanged", "read_state-", BITS, |t| swapped(t, "fma.rn.f32", 0, 2, 3);
+    "the barrier behind a page's keys is dropped", "read_state-", RACE, |t| without(t, "bar.sync", 1);
+    "the loop over pages has another end", "read_state-", GLOBAL, |t| with(t, "setp.ne.b64", 0, "setp.ne", "setp.eq");
+    "a decay's exponential is never made", "read_state-", POISON, |t| without(t, "ex2.approx", 0);
+    // Experts.
+    "another expert is taken for this one", "expert_down-", BITS, |t| with(t, "setp.eq.b32", 0, "setp.eq", "setp.ne");
+    "a row's second choice is taken for its first", "expert_down-", BITS, |t| with(t, "selp.b32", 1, " 2,", " 1,");
+    "whether a tile has the expert is not asked of all rows", "expert_down-", POISON, |t| without(t, "shfl.sync", 0);
+    "a gate's limit is another", "expert_glu-bf16-ACT2-", BITS, |t| with(t, "0f40E00000", 0, "0f40E00000", "0f40A00000");
+    // Numbers that are not finite.
+    "a number that is not finite is stored", "store_kv-", BITS, |t| unchanged(t, 0);
 };
 
 /// What no case can notice, with the reason.

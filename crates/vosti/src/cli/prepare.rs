@@ -10,12 +10,13 @@ use crate::estimate::{self, Step};
 use crate::fetch::Cache;
 use crate::model_source::ModelSource;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cubin::toolchain::REQUIREMENT;
-use vosti_cubin::{Arch, Artifact, Cubin, Executed, Toolchain};
+use vosti_cubin::{Arch, Artifact, Counter, Cubin, Executed, Toolchain};
 use vosti_engine::progress::Progress;
 use vosti_kernels::{Admitted, CPU};
 use vosti_model::{ModelPlan, Target};
@@ -32,8 +33,10 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let files = Files::of_files(&path).map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
     let mut bundle = Bundle::built_in()?;
     let admitted = bundle.admit(&plan)?;
+    let mut counters = BTreeMap::new();
     if target != CPU {
-        bundle = bundle.with_cubins(without_steps(|| compile(arguments, &plan, &admitted)).with_context(cannot)?);
+        let cubins = without_steps(|| compile(arguments, &plan, &admitted, &mut counters)).with_context(cannot)?;
+        bundle = bundle.with_cubins(cubins);
     }
     let manifest = bundle.write(&arguments.output, arguments.force, files, target, &plan)?;
     print(&format!(
@@ -50,7 +53,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
             print(&executed(&bundle))?;
         }
         if let Some(card) = card {
-            report(arguments, &bundle, &plan, &card)?;
+            report(arguments, &bundle, &plan, &counters, &card)?;
         }
         print(
             "The certificates' assumptions about the device are untested there: `vosti probe` tests them on the GPU.\n",
@@ -59,8 +62,14 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Every specialisation of the plan, compiled from its proved text and checked.
-fn compile(arguments: &Prepare, plan: &ModelPlan, admitted: &Admitted) -> Result<Vec<Cubin>> {
+/// Every specialisation of the plan, compiled from its proved text and checked. `counters` gets those that a report can
+/// execute.
+fn compile(
+    arguments: &Prepare,
+    plan: &ModelPlan,
+    admitted: &Admitted,
+    counters: &mut BTreeMap<String, Counter>,
+) -> Result<Vec<Cubin>> {
     let target = arguments.target.as_str();
     let arch = Arch::of_target(target)?;
     let specs = vosti_model::plan::specs(plan);
@@ -74,6 +83,10 @@ fn compile(arguments: &Prepare, plan: &ModelPlan, admitted: &Admitted) -> Result
     tell!("compiling    {} kernels for {target}", specs.len());
     let artifacts = tool.compile_checked_in(target, &specs)?;
     let executed = if arguments.execute { execute(&artifacts)? } else { vec![None; artifacts.len()] };
+    if arguments.report {
+        let counter = |artifact: &Artifact| Some((artifact.spec.to_string(), Counter::of(artifact)?));
+        counters.extend(artifacts.iter().filter_map(counter));
+    }
     let cubin = |artifact: Artifact| -> Result<Cubin> {
         let proved = admitted.kernel(&artifact.spec)?;
         Ok(Cubin::of(artifact, &proved.contract, arch)?)
@@ -130,7 +143,13 @@ fn card(arguments: &Prepare) -> Result<Card> {
 }
 
 /// Prints the estimates of decode steps and of a prefill, and the constants that they use.
-fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -> Result<()> {
+fn report(
+    arguments: &Prepare,
+    bundle: &Bundle,
+    plan: &ModelPlan,
+    counters: &BTreeMap<String, Counter>,
+    card: &Card,
+) -> Result<()> {
     let decode = arguments.depth.iter().map(|depth| Step { sequences: arguments.batch, tokens: 1, depth: *depth });
     let prefill = Step { sequences: 1, tokens: arguments.prefill.max(2), depth: 0 };
     print(&format!(
@@ -140,15 +159,21 @@ fn report(arguments: &Prepare, bundle: &Bundle, plan: &ModelPlan, card: &Card) -
         card.read() * 1e-12,
         card.matrices() * 1e-12
     ))?;
-    for step in decode.chain([prefill]) {
-        if step.depth + step.tokens > plan.program.context as usize {
-            print(&format!(
-                "\nleft out: a step that reaches {} tokens, beyond the context\n",
-                step.depth + step.tokens
-            ))?;
-            continue;
-        }
-        print(&format!("\n{}", estimate::estimate(plan, bundle.cubins(), card, step)?.table()))?;
+    let reaches = |step: &Step| step.depth + step.tokens;
+    let (steps, beyond): (Vec<Step>, Vec<Step>) =
+        decode.chain([prefill]).partition(|step| reaches(step) <= plan.program.context as usize);
+    for step in &beyond {
+        print(&format!("\nleft out: a step that reaches {} tokens, beyond the context\n", reaches(step)))?;
+    }
+    let bar = Bar::new(Unit::Count);
+    let counts = estimate::counted::of(plan, counters, &steps, &bar)?;
+    anyhow::ensure!(!bar.cancelled(), "interrupted");
+    drop(bar);
+    for step in steps {
+        print(&format!("\n{}", estimate::estimate(plan, bundle.cubins(), &counts, card, step)?.table()))?;
+    }
+    for ((name, _), error) in counts.iter().filter_map(|(key, counted)| Some((key, counted.as_ref().err()?))) {
+        print(&format!("\nnot counted: {name}: {error}\n"))?;
     }
     print("\nConstants of the estimate:\n")?;
     for constant in &CONSTANTS {

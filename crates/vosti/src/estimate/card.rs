@@ -55,13 +55,15 @@ pub(super) const OWN_MATRIX_SHARE: f64 = 0.85;
 pub(super) const CACHE_BYTES_A_CLOCK: f64 = 40.0;
 pub(super) const PORT_BYTES_A_CLOCK: f64 = 64.0;
 pub(super) const CACHE_SHARE: f64 = 0.7;
+pub(super) const ISSUES_A_CLOCK: f64 = 4.0;
+pub(super) const TURNS_A_CLOCK: f64 = 1.0;
 pub(super) const LATENCY_S: f64 = 0.8e-6;
 pub(super) const PAGE_S: f64 = 1.0e-6;
 pub(super) const GAP_S: f64 = 1.0e-6;
 pub(super) const STEP_S: f64 = 20e-6;
 
 /// The constants of the estimate, as the report prints them.
-pub const CONSTANTS: [Constant; 10] = [
+pub const CONSTANTS: [Constant; 12] = [
     Constant {
         name: "share of nominal memory bandwidth that can be read",
         value: READ_SHARE,
@@ -93,6 +95,18 @@ pub const CONSTANTS: [Constant; 10] = [
         source: "NVIDIA, Volta and later: 64 a clock",
     },
     Constant { name: "share of both that can be reached", value: CACHE_SHARE, unit: "", source: "assumed" },
+    Constant {
+        name: "instructions of warps that a multiprocessor starts a clock; PTX's count, the assembler's may be fewer",
+        value: ISSUES_A_CLOCK,
+        unit: "",
+        source: "NVIDIA, Volta and later: four schedulers, one a clock each",
+    },
+    Constant {
+        name: "turns of the 32 banks of shared memory a clock",
+        value: TURNS_A_CLOCK,
+        unit: "",
+        source: "CUDA C++ Programming Guide: each bank gives four bytes a clock",
+    },
     Constant {
         name: "latency of a load from memory under load",
         value: LATENCY_S * 1e6,

@@ -14,6 +14,8 @@ use vosti_model::ModelPlan;
 pub struct Work {
     /// Which specialisation of which kernel it is.
     pub spec: Spec,
+    /// The rows that it is about: of each request their number, and the first one's position.
+    pub requests: Vec<(usize, usize)>,
     /// Programs of the grid.
     pub blocks: u64,
     /// Bytes from memory, of all blocks together; bytes that several blocks read count once.
@@ -30,6 +32,13 @@ pub struct Work {
     pub pages: f64,
     /// Further loads that a loop makes: they wait for one another if the loop loads nothing ahead.
     pub turns: f64,
+}
+
+impl Work {
+    /// What tells launches apart whose counts are the same.
+    pub fn key(&self) -> super::counted::Key {
+        (self.spec.to_string(), self.requests.clone())
+    }
 }
 
 fn number(spec: &Spec, name: &str) -> Option<f64> {
@@ -53,11 +62,11 @@ pub fn of(plan: &ModelPlan, step: Step) -> Result<Vec<Work>, KernelError> {
                 all.extend(parts.map(|first| attention(launch, step, first..ends(first), read.window)));
                 continue;
             }
-            let rows = if used.rows == RowSet::All { step.rows() } else { step.sequences };
+            let requests = if used.rows == RowSet::All { step.requests(0..step.rows()) } else { step.last() };
             // An embedding reads rows as wide as those that it writes, and a store writes such as it reads.
             let read = if used.tokens { &used.outputs } else { &used.inputs };
             let written = if used.cache_written.is_some() { &used.inputs } else { &used.outputs };
-            all.push(rowwise(plan, launch, rows, &[&read[..], written].concat())?);
+            all.push(rowwise(plan, launch, requests, &[&read[..], written].concat())?);
         }
     }
     // The kernels of lists of largest logits run only in steps that ask for lists; a greedy step does not.
@@ -82,13 +91,20 @@ fn chosen(launch: &Launch, extent: Extent) -> Result<(&Spec, [usize; 3]), Kernel
     Ok((spec, blocks))
 }
 
-fn rowwise(plan: &ModelPlan, launch: &Launch, rows: usize, buffers: &[u32]) -> Result<Work, KernelError> {
+fn rowwise(
+    plan: &ModelPlan,
+    launch: &Launch,
+    requests: Vec<(usize, usize)>,
+    buffers: &[u32],
+) -> Result<Work, KernelError> {
+    let rows = requests.iter().map(|(many, _)| many).sum();
     let (spec, grid) = chosen(launch, Extent { rows, tiles: 0, length: 0 })?;
     let blocks = grid.iter().product::<usize>() as f64;
     let matrices: f64 = launch.weights.values().filter_map(|name| matrix(plan, name)).sum();
     let moved: f64 = buffers.iter().map(|buffer| row_bytes(&plan.program, *buffer)).sum::<f64>() * rows as f64;
     let work = Work {
         spec: spec.clone(),
+        requests,
         blocks: blocks as u64,
         memory_bytes: moved,
         block_bytes: moved / blocks.max(1.0),
@@ -107,7 +123,7 @@ fn rowwise(plan: &ModelPlan, launch: &Launch, rows: usize, buffers: &[u32]) -> R
     Ok(Work {
         memory_bytes: 2.0 * matrices + moved,
         // Rows without a request are not loaded.
-        block_bytes: 2.0 * k.next_multiple(bk) * (columns + bm.min(rows as f64)),
+        block_bytes: 2.0 * k.next_multiple(bk) * (columns + rows as f64 / grid[0] as f64),
         of_memory: columns / (columns + bm),
         block_flops: 2.0 * k.next_multiple(bk) * columns * bm,
         loads: 1.0,
@@ -139,6 +155,7 @@ fn row_bytes(program: &Program, buffer: u32) -> f64 {
 /// The work of a launch of attention over some of the step's rows. Programs of splits that no row reaches are not counted.
 fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: Option<u32>) -> Work {
     let spec = &launch.spec;
+    let requests = step.requests(rows.clone());
     let of = |name: &str| number(spec, name).unwrap_or(1.0);
     let (d, height) = (of("D"), of("HEIGHT"));
     let heads = number(spec, "KV_HEADS").unwrap_or(1.0);
@@ -166,6 +183,7 @@ fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: 
         let room = height * (d.max(of("DP")) + 2.0);
         return Work {
             spec: spec.clone(),
+            requests,
             blocks: busy as u64,
             memory_bytes: total,
             block_bytes: bytes,
@@ -183,6 +201,7 @@ fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: 
     let mean = seen / blocks.max(1.0);
     Work {
         spec: spec.clone(),
+        requests,
         blocks: (blocks * heads) as u64,
         memory_bytes: 4.0 * d * heads * once * sequences,
         block_bytes: 4.0 * d * mean,

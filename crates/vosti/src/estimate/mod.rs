@@ -1,19 +1,24 @@
 //! Estimates how long a step takes on a card, by kernel: a calculation on the compiler's output, and no measurement.
 //!
-//! A launch takes as long as the slowest of five: reading memory, at the card's rate or at the rate that its blocks'
-//! outstanding loads allow; the second-level cache; the matrix units; and the loads and pages of one block one after the
-//! other. One latency is added, and a gap before the next launch. Nothing here decides what runs. Read next: [`card`], then
-//! [`launches`].
+//! A launch takes as long as the slowest of seven: reading memory, at the card's rate or at the rate that its blocks'
+//! outstanding loads allow; the second-level cache; the matrix units; the loads and pages of one block one after the
+//! other; and, where its PTX can be executed, starting instructions and the banks of shared memory. One latency is
+//! added, and a gap before the next launch. Nothing here decides what runs. Read next: [`card`], [`launches`],
+//! [`counted`].
 
 pub mod card;
+pub mod counted;
 mod launches;
 
 use crate::bench::{Case, Work as Least};
-use card::{Card, GAP_S, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, STEP_S};
+use card::{Card, GAP_S, ISSUES_A_CLOCK, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, STEP_S, TURNS_A_CLOCK};
+use counted::{All, Tally};
 use launches::Work;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 use vosti_cpu::Ceilings;
+use vosti_cubin::execute::{BANKS, Counted, WORD};
 use vosti_cubin::{Cubin, Facts};
 use vosti_kernels::KernelError;
 use vosti_model::ModelPlan;
@@ -33,6 +38,21 @@ impl Step {
     /// Rows of all sequences together.
     pub fn rows(self) -> usize {
         self.sequences * self.tokens
+    }
+
+    /// The rows of a range: of each sequence their number, and the first one's position.
+    fn requests(self, rows: Range<usize>) -> Vec<(usize, usize)> {
+        let of = |sequence: usize| {
+            let first = sequence * self.tokens;
+            let (start, end) = (rows.start.max(first), rows.end.min(first + self.tokens));
+            (start < end).then(|| (end - start, self.depth + start - first))
+        };
+        (0..self.sequences).filter_map(of).collect()
+    }
+
+    /// The last row of each sequence.
+    fn last(self) -> Vec<(usize, usize)> {
+        vec![(1, self.depth + self.tokens.max(1) - 1); self.sequences]
     }
 
     fn case(self) -> Case {
@@ -62,8 +82,11 @@ pub struct Kernel {
     pub seconds: f64,
     /// Seconds between launches.
     pub gaps: f64,
-    /// What limits the largest launch: memory, cache, matrices, chain (one block's loads and pages in turn) or latency.
+    /// What limits the largest launch: memory, cache, matrices, chain (one block's loads and pages in turn), issue,
+    /// banks or latency.
     pub limit: &'static str,
+    /// Counts of its launches, if its PTX can be executed.
+    pub tally: Option<Tally>,
 }
 
 /// A step's estimate.
@@ -79,11 +102,12 @@ pub struct Estimate {
     pub bound_s: f64,
 }
 
-/// Estimates a step of a plan from the compiled kernels. A launch without a cubin is left out. An error names a kernel whose
-/// contract or grid is unknown.
+/// Estimates a step of a plan from the compiled kernels and the counts of its launches ([`counted::of`]). A launch
+/// without a cubin is left out. An error names a kernel whose contract or grid is unknown.
 pub fn estimate(
     plan: &ModelPlan,
     cubins: &BTreeMap<String, Cubin>,
+    counts: &All,
     card: &Card,
     step: Step,
 ) -> Result<Estimate, KernelError> {
@@ -91,11 +115,13 @@ pub fn estimate(
     for work in launches::of(plan, step)? {
         let name = work.spec.to_string();
         let Some(cubin) = cubins.get(&name) else { continue };
-        let (seconds, waves, limit) = time(&work, &cubin.record.facts, card);
+        let counted = counts.get(&work.key()).and_then(|counted| counted.as_ref().ok());
+        let (seconds, waves, limit) = time(&work, &cubin.record.facts, counted, card);
         let at = kernels.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
             let (launches, blocks, waves, limit) = (0, 0, 0, "");
             let (memory_bytes, flops, seconds, gaps) = (0.0, 0.0, 0.0, 0.0);
-            kernels.push(Kernel { name, launches, memory_bytes, flops, blocks, waves, seconds, gaps, limit });
+            let tally = counted.map(|_| Tally::default());
+            kernels.push(Kernel { name, launches, memory_bytes, flops, blocks, waves, seconds, gaps, limit, tally });
             kernels.len() - 1
         });
         let kernel = &mut kernels[at];
@@ -107,6 +133,9 @@ pub fn estimate(
         kernel.flops += work.block_flops * work.blocks as f64;
         kernel.seconds += seconds;
         kernel.gaps += GAP_S;
+        if let (Some(tally), Some(counted)) = (&mut kernel.tally, counted) {
+            tally.add(counted, work.block_bytes * work.blocks as f64);
+        }
     }
     let ceilings = Ceilings { read_bytes_per_s: card.read(), dot_flops_per_s: card.matrices() };
     let rate = Least::of(plan, step.case(), 2.0).bound(&ceilings);
@@ -115,7 +144,7 @@ pub fn estimate(
 }
 
 /// Seconds of a launch, its waves, and what limits it.
-fn time(work: &Work, facts: &Facts, card: &Card) -> (f64, u64, &'static str) {
+fn time(work: &Work, facts: &Facts, counted: Option<&Counted>, card: &Card) -> (f64, u64, &'static str) {
     let units = f64::from(card.multiprocessors);
     let blocks = work.blocks as f64;
     let slots = units * f64::from(facts.blocks.max(1));
@@ -137,7 +166,19 @@ fn time(work: &Work, facts: &Facts, card: &Card) -> (f64, u64, &'static str) {
     // A page that is not loaded ahead is waited for, and then computed with.
     let page = if facts.in_flight > 0 { PAGE_S.max(LATENCY_S) } else { PAGE_S + LATENCY_S };
     let chain = waves * (work.pages * page + (waits - 1.0) * LATENCY_S);
-    let all = [(memory, "memory"), (cache, "cache"), (matrices, "matrices"), (chain, "chain")];
+    let of_block = |many: u64| rounds * many as f64 / blocks / card.clock_per_s;
+    let (issue, banks) = counted.map_or((0.0, 0.0), |Counted { counts, .. }| {
+        let turns = counts.shared.wavefronts + counts.operand_bytes / (BANKS * WORD);
+        (of_block(counts.issued()) / ISSUES_A_CLOCK, of_block(turns) / TURNS_A_CLOCK)
+    });
+    let all = [
+        (memory, "memory"),
+        (cache, "cache"),
+        (matrices, "matrices"),
+        (chain, "chain"),
+        (issue, "issue"),
+        (banks, "banks"),
+    ];
     let (slowest, limit) = all.into_iter().fold((0.0, "memory"), |a, b| if b.0 > a.0 { b } else { a });
     let limit = if slowest < LATENCY_S { "latency" } else { limit };
     (slowest + LATENCY_S, waves as u64, limit)
@@ -188,7 +229,7 @@ impl Estimate {
             )
             .ok();
         }
-        out
+        out + &counted::table(&self.kernels)
     }
 }
 
@@ -217,6 +258,7 @@ mod tests {
     fn work() -> Work {
         Work {
             spec: parse_stem("linear-bf16-BK64-BM16-BN64-K4096-N4096-SWAP1").unwrap(),
+            requests: vec![(1, 0)],
             blocks: 264,
             memory_bytes: 1e9,
             block_bytes: 1e9 / 264.0,
@@ -233,7 +275,7 @@ mod tests {
         let card = Card::find(Arch::Sm90, None).unwrap();
         assert_eq!((card.name, Card::find(Arch::Sm90, Some("h100")).unwrap().multiprocessors), ("h200", 132));
         assert_eq!(Card::find(Arch::Sm90, Some("rtx4090")), None);
-        let of = |work: Work, facts: Facts| time(&work, &facts, &card);
+        let of = |work: Work, facts: Facts| time(&work, &facts, None, &card);
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
         let (seconds, waves, limit) = of(work(), facts(100_000, 2));
         assert!(near(seconds, 1e9 / card.read() + LATENCY_S) && waves == 1 && limit == "memory", "{seconds}");
@@ -253,7 +295,17 @@ mod tests {
         let dots = Work { memory_bytes: 0.0, block_bytes: 0.0, block_flops: 1e9, ..work() };
         assert_eq!(of(dots, facts(32_768, 2)).2, "matrices");
         let idle = Work { memory_bytes: 1.0, block_bytes: 1.0, ..work() };
-        assert_eq!(of(idle, facts(32_768, 2)).2, "latency");
+        assert_eq!(of(idle.clone(), facts(32_768, 2)).2, "latency");
+        // Two blocks of each multiprocessor, one after the other, with a million instructions or turns each.
+        let counted = |issued: u64, turns: u64| {
+            let mut counted = Counted::default();
+            (counted.counts.instructions[0], counted.counts.shared.wavefronts) = (264 * issued, 264 * turns);
+            time(&idle, &facts(32_768, 2), Some(&counted), &card)
+        };
+        let (seconds, _, limit) = counted(1_000_000, 0);
+        assert!(near(seconds, 2e6 / ISSUES_A_CLOCK / card.clock_per_s + LATENCY_S) && limit == "issue", "{seconds}");
+        let (seconds, _, limit) = counted(0, 1_000_000);
+        assert!(near(seconds, 2e6 / TURNS_A_CLOCK / card.clock_per_s + LATENCY_S) && limit == "banks", "{seconds}");
     }
 
     #[test]
