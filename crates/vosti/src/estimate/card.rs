@@ -58,10 +58,12 @@ pub(super) const CACHE_SHARE: f64 = 0.7;
 pub(super) const LATENCY_S: f64 = 0.8e-6;
 pub(super) const PAGE_S: f64 = 1.0e-6;
 pub(super) const GAP_S: f64 = 1.0e-6;
+/// The part of a gap in which the card makes the blocks of the next launch ready: it runs beside the launch before.
+pub(super) const READY_S: f64 = 0.5e-6;
 pub(super) const STEP_S: f64 = 20e-6;
 
 /// The constants of the estimate, as the report prints them.
-pub const CONSTANTS: [Constant; 10] = [
+pub const CONSTANTS: [Constant; 11] = [
     Constant {
         name: "share of nominal memory bandwidth that can be read",
         value: READ_SHARE,
@@ -106,6 +108,12 @@ pub const CONSTANTS: [Constant; 10] = [
         source: "assumed",
     },
     Constant { name: "gap between two launches of a step", value: GAP_S * 1e6, unit: "us", source: "assumed" },
+    Constant {
+        name: "of it, what is done before the launch before has ended, where launches begin early",
+        value: READY_S * 1e6,
+        unit: "us",
+        source: "assumed",
+    },
     Constant {
         name: "upload, waiting and the engine's own work, a step",
         value: STEP_S * 1e6,

@@ -9,7 +9,7 @@ pub mod card;
 mod launches;
 
 use crate::bench::{Case, Work as Least};
-use card::{Card, GAP_S, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, STEP_S};
+use card::{Card, GAP_S, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, READY_S, STEP_S};
 use launches::Work;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -88,10 +88,19 @@ pub fn estimate(
     step: Step,
 ) -> Result<Estimate, KernelError> {
     let mut kernels: Vec<Kernel> = vec![];
-    for work in launches::of(plan, step)? {
+    // Bytes that memory could still give during the launch before.
+    let mut idle = 0.0;
+    for mut work in launches::of(plan, step)? {
         let name = work.spec.to_string();
         let Some(cubin) = cubins.get(&name) else { continue };
-        let (seconds, waves, limit) = time(&work, &cubin.record.facts, card);
+        let facts = &cubin.record.facts;
+        // Only blocks that the card holds beside the launch before ask for their weights.
+        let placed = work.blocks.min(u64::from(card.multiprocessors * facts.blocks));
+        let early = (placed as f64 * facts.ahead as f64).min(idle).min(work.memory_bytes);
+        work.memory_bytes -= early;
+        let (seconds, waves, limit) = time(&work, facts, card);
+        idle = (seconds * card.read() - work.memory_bytes).max(0.0);
+        work.memory_bytes += early;
         let at = kernels.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
             let (launches, blocks, waves, limit) = (0, 0, 0, "");
             let (memory_bytes, flops, seconds, gaps) = (0.0, 0.0, 0.0, 0.0);
@@ -106,7 +115,7 @@ pub fn estimate(
         kernel.memory_bytes += work.memory_bytes;
         kernel.flops += work.block_flops * work.blocks as f64;
         kernel.seconds += seconds;
-        kernel.gaps += GAP_S;
+        kernel.gaps += GAP_S - if cubin.record.metadata.launch_pdl { READY_S } else { 0.0 };
     }
     let ceilings = Ceilings { read_bytes_per_s: card.read(), dot_flops_per_s: card.matrices() };
     let rate = Least::of(plan, step.case(), 2.0).bound(&ceilings);
@@ -209,6 +218,7 @@ mod tests {
             matrix_kinds: vec![],
             async_copies: 1,
             in_flight,
+            ahead: 0,
             blocks,
             reductions: vec![],
         }
