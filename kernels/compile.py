@@ -87,10 +87,12 @@ def one_after_the_other(text):
 
 def beginning_with(start, text):
     """PTX with instructions in front of the kernel's own."""
-    first = "// %bb.0:\n"
-    if text.count(first) != 1:
+    lines = text.splitlines(keepends=True)
+    firsts = [at for at, line in enumerate(lines) if line.startswith("// %bb.0:")]
+    if len(firsts) != 1:
         sys.exit("compile.py did not find where a kernel begins")
-    return text.replace(first, first + start)
+    lines.insert(firsts[0] + 1, start)
+    return "".join(lines)
 
 
 def assemble(arch, ptx, cubin):

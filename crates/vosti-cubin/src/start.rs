@@ -6,7 +6,7 @@
 use crate::arch::Arch;
 use crate::artifact::Metadata;
 use std::fmt::Write;
-use vosti_contract::{Const, Contract, Role};
+use vosti_contract::{Const, Contract, Dtype, Role};
 use vosti_kernels::{CompileOptions, Spec};
 
 /// The two instructions behind which nothing of a launch before is left, and the next one may begin.
@@ -14,7 +14,7 @@ const WAITS: &str = "\tgriddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;
 /// Bytes that a prefetch brings: a line of the second-level cache.
 const LINE: u64 = 128;
 /// The highest row tile whose programs mostly read weights. Programs of higher tiles share them with many others.
-const ROWS_MAX: i64 = 64;
+const ROWS_MAX: u64 = 64;
 
 /// The first instructions of a kernel; none on a target whose launches cannot begin early.
 pub fn start(spec: &Spec, contract: &Contract, options: CompileOptions, arch: Arch) -> String {
@@ -61,27 +61,23 @@ impl Ahead {
             ["2 * N", "K"] => 2,
             _ => return None,
         };
-        let products = contract.grid == ["cdiv(rows, BM)", "cdiv(N, BN)"] && weight.elem.is_none();
         let (k, n, bm, bn, bk) = (int("K")?, int("N")?, int("BM")?, int("BN")?, int("BK")?);
         let (threads, stages) = (u64::from(options.num_warps) * 32, u64::from(options.num_stages));
-        let lines = (bk * 2).div_ceil(LINE) * stages;
-        let lines = (1 << lines.checked_ilog2()?).min(threads);
-        (products && stages > 1 && bm <= ROWS_MAX as u64).then_some(Ahead {
-            param,
-            parts,
-            matrix: n,
-            columns: bn,
-            row: k * 2,
-            lines,
-            threads,
-        })
+        let product = contract.grid == ["cdiv(rows, BM)", "cdiv(N, BN)"] && weight.elem.is_none();
+        let loops = stages > 1 && k.min(n) > 0 && bm <= ROWS_MAX;
+        if spec.act != Dtype::Bf16 || !product || !loops {
+            return None;
+        }
+        let lines = 1 << ((bk * 2).div_ceil(LINE) * stages).checked_ilog2()?;
+        Some(Ahead { param, parts, matrix: n, columns: bn, row: k * 2, lines: threads.min(lines), threads })
     }
 
-    /// A thread has one line of every `threads / lines`-th row.
+    /// A thread has one line of every `threads / lines`-th row. Behind a matrix's last row and a row's last number it asks for these
+    /// again: so no prefetch has a condition, for which the assembler might make a branch.
     fn ptx(&self, kernel: &str) -> String {
         let Ahead { param, parts, matrix, columns, row, lines, threads } = *self;
         let mut out = format!(
-            "\t.reg .pred \t%ahead_p<2>;\n\t.reg .b32 \t%ahead_r<3>;\n\t.reg .b64 \t%ahead_rd<3>;\n\
+            "\t.reg .b32 \t%ahead_r<4>;\n\t.reg .b64 \t%ahead_rd<3>;\n\
              \tld.param.b64 \t%ahead_rd0, [{kernel}_param_{param}];\n\
              \tmov.u32 \t%ahead_r0, %tid.x;\n\
              \tmov.u32 \t%ahead_r1, %ctaid.y;\n\
@@ -89,25 +85,25 @@ impl Ahead {
              \tmad.lo.s32 \t%ahead_r1, %ahead_r1, {columns}, %ahead_r2;\n\
              \tand.b32 \t%ahead_r0, %ahead_r0, {};\n\
              \tshl.b32 \t%ahead_r0, %ahead_r0, {};\n\
-             \tsetp.lt.u32 \t%ahead_p0, %ahead_r0, {row};\n\
+             \tmin.u32 \t%ahead_r0, %ahead_r0, {};\n\
              \tcvt.u64.u32 \t%ahead_rd1, %ahead_r0;\n\
              \tadd.s64 \t%ahead_rd0, %ahead_rd0, %ahead_rd1;\n",
             lines.ilog2(),
             lines - 1,
             LINE.ilog2(),
+            row - 2,
         );
         for turn in 0..columns.div_ceil(threads / lines) {
             if turn > 0 {
                 writeln!(out, "\tadd.s32 \t%ahead_r1, %ahead_r1, {};", threads / lines).ok();
             }
-            writeln!(out, "\tsetp.lt.u32 \t%ahead_p1, %ahead_r1, {matrix};").ok();
-            writeln!(out, "\tand.pred \t%ahead_p1, %ahead_p1, %ahead_p0;").ok();
-            writeln!(out, "\tmad.wide.u32 \t%ahead_rd1, %ahead_r1, {row}, %ahead_rd0;").ok();
+            writeln!(out, "\tmin.u32 \t%ahead_r3, %ahead_r1, {};", matrix - 1).ok();
+            writeln!(out, "\tmad.wide.u32 \t%ahead_rd1, %ahead_r3, {row}, %ahead_rd0;").ok();
             for part in 0..parts {
                 if part > 0 {
                     writeln!(out, "\tadd.s64 \t%ahead_rd1, %ahead_rd1, {};", matrix * row).ok();
                 }
-                writeln!(out, "\t@%ahead_p1 prefetch.global.L2 \t[%ahead_rd1];").ok();
+                writeln!(out, "\tprefetch.global.L2 \t[%ahead_rd1];").ok();
             }
         }
         out

@@ -12,9 +12,35 @@ use super::{Metadata, Refusal, stem};
 /// `griddepcontrol.wait` and `griddepcontrol.launch_dependents` in machine code.
 const IN_SASS: [&str; 2] = ["ACQBULK", "PREEXIT"];
 /// Machine code that may come before the wait: constants, numbers of threads and blocks, arithmetic of integers.
-const BEFORE: [&str; 24] = [
-    "CS2R", "IADD", "IADD3", "IMAD", "ISETP", "LDC", "LDCU", "LEA", "LOP3", "MOV", "NOP", "PLOP3", "PRMT", "S2R",
-    "S2UR", "SHF", "UIADD3", "UIMAD", "ULDC", "ULEA", "ULOP3", "UMOV", "USHF", "VIADD",
+const BEFORE: [&str; 28] = [
+    "CS2R",
+    "IADD",
+    "IADD3",
+    "IMAD",
+    "IMNMX",
+    "ISETP",
+    "LDC",
+    "LDCU",
+    "LEA",
+    "LOP3",
+    "MOV",
+    "NOP",
+    "PLOP3",
+    "PRMT",
+    "S2R",
+    "S2UR",
+    "SEL",
+    "SHF",
+    "UIADD3",
+    "UIMAD",
+    "ULDC",
+    "ULEA",
+    "ULOP3",
+    "UMOV",
+    "USHF",
+    "VIADD",
+    "VIADDMNMX",
+    "VIMNMX",
 ];
 
 /// Refuses a kernel that does not wait as its record says, or whose PTX does not begin with `start`.
