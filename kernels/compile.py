@@ -4,8 +4,9 @@
 
 Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages", "start"}]}, where shared_max is the
 bytes of shared memory that a block may have, ttir the text and start the PTX that its kernel begins with, and writes
-OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes, which `triton.compile` would skip for a text. This script calls ptxas
-itself, so that its flags are in one place and its report is kept. No cache is read.
+OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes, which
+`triton.compile` would skip for a text. This script calls ptxas itself, so that its flags are in one place and its
+report is kept. No cache is read.
 """
 import json
 import os
@@ -156,7 +157,8 @@ def compile_one(request, arch, shared_max, folder, out):
     record = {name: metadata[name] for name in wanted if name in metadata}
     record.setdefault("num_warps", options.num_warps)
     record.update(num_ctas=options.num_ctas, num_stages=options.num_stages, target=target_of(arch),
-                  launch_pdl="griddepcontrol.wait" in request["start"], launch_cooperative_grid=options.launch_cooperative_grid,
+                  launch_pdl="griddepcontrol.wait" in request["start"],
+                  launch_cooperative_grid=options.launch_cooperative_grid,
                   enable_fp_fusion=options.enable_fp_fusion, ptxas_level=level, triton=VERSION)
     with open(os.path.join(out, f"{stem}.json"), "w") as file:
         json.dump(record, file, indent=1, sort_keys=True)

@@ -119,7 +119,8 @@ impl Arch {
         major == own_major && if exact { minor == own_minor } else { minor >= own_minor }
     }
 
-    /// Whether a launch can begin before the one before it has ended, and wait for it (PTX ISA, `griddepcontrol`: from sm90 on).
+    /// Whether a launch can begin before the one before it has ended, and wait for it (PTX ISA, `griddepcontrol`: from
+    /// sm90 on).
     pub fn launches_early(self) -> bool {
         self.number() >= 90
     }

@@ -1,7 +1,9 @@
-//! The PTX that a kernel begins with where launches can begin early: it asks for weights, waits, and lets the next launch begin.
+//! The PTX that a kernel begins with where launches can begin early: it asks for weights, waits, and lets the next
+//! launch begin.
 //!
-//! `compile.py` writes it in front of the compiler's own; [`crate::inspect()`] demands exactly this text. Nothing here changes a number: a
-//! prefetch only moves bytes to the second-level cache, which all multiprocessors share. Read next: [`mod@crate::inspect::early`].
+//! `compile.py` writes it in front of the compiler's own; [`crate::inspect()`] demands exactly this text. Nothing here
+//! changes a number: a prefetch only moves bytes to the second-level cache, which all multiprocessors share. Read next:
+//! [`mod@crate::inspect::early`].
 
 use crate::arch::Arch;
 use crate::artifact::Metadata;
@@ -72,8 +74,8 @@ impl Ahead {
         Some(Ahead { param, parts, matrix: n, columns: bn, row: k * 2, lines: threads.min(lines), threads })
     }
 
-    /// A thread has one line of every `threads / lines`-th row. Behind a matrix's last row and a row's last number it asks for these
-    /// again: so no prefetch has a condition, for which the assembler might make a branch.
+    /// A thread has one line of every `threads / lines`-th row. Behind a matrix's last row and a row's last number it
+    /// asks for these again: so no prefetch has a condition, for which the assembler might make a branch.
     fn ptx(&self, kernel: &str) -> String {
         let Ahead { param, parts, matrix, columns, row, lines, threads } = *self;
         let mut out = format!(

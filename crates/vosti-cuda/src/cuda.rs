@@ -292,7 +292,10 @@ impl Driver for Cuda {
         }
         let [x, y, z] = launch.grid;
         let function = self.functions[launch.function.0];
-        // Between launches only: after a copy, and at the start of a recording, a launch begins when everything before has ended.
+        // Between launches only: after a copy, and at the start of a recording, a launch begins when everything before
+        // has ended.
+        // While launches are timed, each has its own time.
+        let early_now = launch.early && self.about.driver >= EARLY && self.marked == 0;
         let mut early = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
@@ -308,7 +311,7 @@ impl Driver for Cuda {
             sharedMemBytes: launch.shared,
             hStream: self.stream,
             attrs: &mut early,
-            numAttrs: u32::from(launch.early && self.about.driver >= EARLY),
+            numAttrs: u32::from(early_now),
         };
         call!(cuLaunchKernelEx(&config, function, params.as_mut_ptr(), null_mut()))
     }

@@ -284,7 +284,8 @@ fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
     }
 }
 
-/// A kernel that waits for the launches before it may begin early. One whose record claims that it waits is refused by the stand-in.
+/// A kernel that waits for the launches before it may begin early. One whose record claims that it waits is refused by
+/// the stand-in.
 #[test]
 fn only_a_kernel_that_waits_begins_early() {
     for (claims, waits) in [(true, true), (false, true), (false, false), (true, false)] {

@@ -2,8 +2,8 @@
 //!
 //! Threads of a warp run in step where they are at one place; after a divergent branch those with the lowest place go first, so
 //! that they meet again. An instruction that the ISA wants of all threads at once is an error in a part of them.
-//! In a kernel whose blocks may begin early (`griddepcontrol`), a thread waits for the launches before it touches global memory, and
-//! before it ends: so the end of a launch is the end of all launches before it.
+//! In a kernel whose blocks may begin early (`griddepcontrol`), a thread waits for the launches before it touches
+//! global memory, and before it ends: so the end of a launch is the end of all launches before it.
 //! A register that was never written is poison: what is computed of it is poison too, and using that as an address, a
 //! condition, an operand of a matrix product or a number in global memory is an error.
 
@@ -543,9 +543,9 @@ fn whole_warp(what: &What) -> Option<&'static str> {
     })
 }
 
-/// The name of an instruction that a thread executes only when the launches before have ended (PTX ISA, griddepcontrol: their memory
-/// operations are visible behind the wait, and not before). A launch may end only when those before it have, because the next one waits
-/// for this one alone.
+/// The name of an instruction that a thread executes only when the launches before have ended (PTX ISA, griddepcontrol:
+/// their memory operations are visible behind the wait, and not before). A launch may end only when those before it
+/// have, because the next one waits for this one alone.
 fn too_early(what: &What) -> Option<&'static str> {
     Some(match what {
         What::Load { space: Space::Global, .. } => "a load of global memory",

@@ -6,7 +6,8 @@ use vosti_cubin::{Cubin, Facts, Hashes, Metadata, Record};
 use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::ModelPlan;
 
-/// A cubin whose machine code is its TTIR, which the stand-in executes, with the mark of a kernel that waits. The compiler's numbers are invented, except those that
+/// A cubin whose machine code is its TTIR, which the stand-in executes, with the mark of a kernel that waits. The
+/// compiler's numbers are invented, except those that
 /// the target's table fixes.
 pub fn cubin(spec: &Spec) -> Cubin {
     let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));

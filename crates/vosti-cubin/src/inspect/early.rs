@@ -1,10 +1,10 @@
 //! Checks of a kernel whose launch may begin before the launch before it has ended (programmatic dependent launch).
 //!
-//! Such a kernel waits first, in every thread: before the wait it touches no memory but to prefetch weights, and does not branch. So it sees
-//! what the launch before it wrote, and it overwrites nothing that the launch before it still reads. It also ends only after the
-//! launch before it has ended; the same holds for that one, and so a wait for one launch is a wait for all before it.
-//! Behind the wait it lets the next launch begin, so at most two launches are under way.
-//! `docs/gpu.md` has the whole argument. Read next: [`mod@crate::start`].
+//! Such a kernel waits first, in every thread: before the wait it touches no memory but to prefetch weights, and does
+//! not branch. So it sees what the launch before it wrote, and it overwrites nothing that the launch before it still
+//! reads. It also ends only after the launch before it has ended; the same holds for that one, and so a wait for one
+//! launch is a wait for all before it. Behind the wait it lets the next launch begin, so at most two launches are under
+//! way. `docs/gpu.md` has the whole argument. Read next: [`mod@crate::start`].
 
 use super::texts::{Ptx, Sass, statements};
 use super::{Metadata, Refusal, stem};
