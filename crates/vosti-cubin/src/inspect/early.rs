@@ -11,37 +11,10 @@ use super::{Metadata, Refusal, stem};
 
 /// `griddepcontrol.wait` and `griddepcontrol.launch_dependents` in machine code.
 const IN_SASS: [&str; 2] = ["ACQBULK", "PREEXIT"];
-/// Machine code that may come before the wait: constants, numbers of threads and blocks, arithmetic of integers.
-const BEFORE: [&str; 28] = [
-    "CS2R",
-    "IADD",
-    "IADD3",
-    "IMAD",
-    "IMNMX",
-    "ISETP",
-    "LDC",
-    "LDCU",
-    "LEA",
-    "LOP3",
-    "MOV",
-    "NOP",
-    "PLOP3",
-    "PRMT",
-    "S2R",
-    "S2UR",
-    "SEL",
-    "SHF",
-    "UIADD3",
-    "UIMAD",
-    "ULDC",
-    "ULEA",
-    "ULOP3",
-    "UMOV",
-    "USHF",
-    "VIADD",
-    "VIADDMNMX",
-    "VIMNMX",
-];
+/// Beginnings of the names of machine code after which another instruction than the next may run, or a thread ends or
+/// waits.
+const ELSEWHERE: [&str; 12] =
+    ["BAR", "BRA", "BREAK", "BRX", "BSSY", "BSYNC", "CALL", "EXIT", "JMP", "JMX", "KILL", "RET"];
 
 /// Refuses a kernel that does not wait as its record says, or whose PTX does not begin with `start`.
 pub(super) fn waits(ptx: &Ptx, sass: &Sass, metadata: &Metadata, start: &str) -> Result<(), Refusal> {
@@ -66,12 +39,21 @@ pub(super) fn waits(ptx: &Ptx, sass: &Sass, metadata: &Metadata, start: &str) ->
     if next < wait || sass.instructions[*wait].starts_with('@') {
         return refuse("its machine code does not wait first, in every thread".into());
     }
-    let allowed = |op: &str| BEFORE.contains(&stem(op)) || op.starts_with("CCTL.") && op.ends_with(".PF2");
-    if let Some(op) = sass.opcodes[..*wait].iter().find(|op| !allowed(op)) {
+    let mut before = sass.instructions[..*wait].iter().zip(&sass.opcodes);
+    let wrong = |text: &str, op: &str| ELSEWHERE.iter().any(|name| op.starts_with(name)) || touches_memory(text, op);
+    if let Some((_, op)) = before.find(|(text, op)| wrong(text, op)) {
         return refuse(format!("its machine code has `{op}` before it waits"));
     }
     // The cache for memory that does not change during a launch: now the launch before it may change it.
     let kept = ptx.opcodes.iter().find(|op| op.starts_with("ld.") && op.split('.').any(|part| part == "nc"));
     let kept = kept.or_else(|| sass.opcodes.iter().find(|op| stem(op) == "LDG" && op.contains(".CONSTANT")));
     kept.map_or(Ok(()), |op| refuse(format!("`{op}` may give what was in memory before it waited")))
+}
+
+/// Whether an instruction has an address, other than of a constant (`c[0x0][0x28]`) or of a prefetch to the
+/// second-level cache.
+fn touches_memory(text: &str, op: &str) -> bool {
+    let mut operands = text.split([',', ' ']).map(|word| word.trim_start_matches(['-', '|', '~', '!']));
+    let address = |word: &str| word.contains('[') && !word.starts_with("c[");
+    operands.any(address) && !(op.starts_with("CCTL.") && op.ends_with(".PF2"))
 }

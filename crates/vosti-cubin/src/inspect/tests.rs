@@ -139,7 +139,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
     type Field = fn(&mut Artifact) -> &mut String;
     let (ttir, ptx): (Field, Field) = (|a| &mut a.ttir, |a| &mut a.ptx);
     let (sass, log, ttgir): (Field, Field, Field) = (|a| &mut a.sass, |a| &mut a.log, |a| &mut a.ttgir);
-    let cases: [(Field, &str, &str, &str); 48] = [
+    let cases: [(Field, &str, &str, &str); 50] = [
         (ttir, "tt.func public @linear(", "tt.func public @linear(%", "TTIR cannot be parsed"),
         (
             ttir,
@@ -181,6 +181,8 @@ fn each_breach_in_the_texts_is_refused_by_name() {
         (sass, "     ACQBULK", "@P0 ACQBULK", "does not wait first, in every thread"),
         (sass, "LDC R1, c[0x0][0x28]", "LDG.E R1, desc[UR4][R2.64]", "has `LDG.E` before it waits"),
         (sass, "LDC R1, c[0x0][0x28]", "CCTL.IV [R2]", "has `CCTL.IV` before it waits"),
+        (sass, "LDC R1, c[0x0][0x28]", "STS [R1+0x10], R2", "has `STS` before it waits"),
+        (sass, "LDC R1, c[0x0][0x28]", "@P0 EXIT", "has `EXIT` before it waits"),
         (sass, "LDC R1, c[0x0][0x28]", "BRA `(.L_x_0)", "has `BRA` before it waits"),
         (ptx, "ld.global.v4.b32", "ld.global.nc.v4.b32", "`ld.global.nc.v4.b32` may give what was in memory"),
         (
