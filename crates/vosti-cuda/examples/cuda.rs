@@ -226,7 +226,8 @@ calls! {
     });
     cuModuleUnload(module: CUmodule) with(|driver| index(module, driver.modules.len()).map(drop));
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) with(|driver| {
-        let Known { spec, record: Record { facts, metadata, .. }, .. } = &driver.bundle[driver.modules[index(module, driver.modules.len())?]];
+        let place = driver.modules[index(module, driver.modules.len())?];
+        let Known { spec, record: Record { facts, metadata, .. }, .. } = &driver.bundle[place];
         // SAFETY: who calls a driver gives it a text that ends in zero.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| BAD)?;
         let attributes = Attributes {
@@ -266,7 +267,8 @@ calls! {
         }
     });
 
-    cuLaunchKernelEx(config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void, extra: *mut *mut c_void) with(|driver| {
+    cuLaunchKernelEx(config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void,
+        extra: *mut *mut c_void) with(|driver| {
         // SAFETY: who calls a driver gives it a configuration, and a place for each of its attributes.
         let (config, attributes) = unsafe {
             let config = config.read();
