@@ -2,10 +2,11 @@
 
     python kernels/compile.py OUT_DIR < request.json
 
-Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages"}]}, where shared_max is the
-bytes of shared memory that a block may have and ttir the text, and writes OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}.
-The stages start at the backend's own TTIR passes, which `triton.compile` would skip for a text. This script calls ptxas
-itself, so that its flags are in one place and its report is kept. No cache is read.
+Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages", "start"}]}, where shared_max is the
+bytes of shared memory that a block may have, ttir the text and start the PTX that its kernel begins with, and writes
+OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes, which
+`triton.compile` would skip for a text. This script calls ptxas itself, so that its flags are in one place and its
+report is kept. No cache is read.
 """
 import json
 import os
@@ -99,6 +100,16 @@ def unrolled(ptx, sass):
     return len(re.findall(r"\b[FD]FMA2?\b", sass)) > len(re.findall(r"\bfma\.rn\.f32\b", ptx))
 
 
+def beginning_with(start, text):
+    """PTX with instructions in front of the kernel's own."""
+    lines = text.splitlines(keepends=True)
+    firsts = [at for at, line in enumerate(lines) if line.startswith("// %bb.0:")]
+    if len(firsts) != 1:
+        sys.exit("compile.py did not find where a kernel begins")
+    lines.insert(firsts[0] + 1, start)
+    return "".join(lines)
+
+
 def assemble(arch, path, cubin):
     """Assembles at level 3, or at level 1 if level 3 spills registers, and again without unrolled loops if one has
     multiply-adds. Gives the assembler's report, the level, and the disassembled code."""
@@ -156,7 +167,8 @@ def compile_one(request, arch, shared_max, folder, out):
     if metadata["shared"] > shared_max:
         ttgir = one_after_the_other(ttgir)
         module = stages["llir"](parsed(ttgir), metadata)
-    for kind, text in (("ttgir", without_locations(ttgir)), ("ptx", stages["ptx"](module, metadata))):
+    ptx = beginning_with(request["start"], stages["ptx"](module, metadata))
+    for kind, text in (("ttgir", without_locations(ttgir)), ("ptx", ptx)):
         with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:
             file.write(text)
     cubin = os.path.join(out, f"{stem}.cubin")
@@ -169,7 +181,8 @@ def compile_one(request, arch, shared_max, folder, out):
     record = {name: metadata[name] for name in wanted if name in metadata}
     record.setdefault("num_warps", options.num_warps)
     record.update(num_ctas=options.num_ctas, num_stages=options.num_stages, target=target_of(arch),
-                  launch_pdl=options.launch_pdl, launch_cooperative_grid=options.launch_cooperative_grid,
+                  launch_pdl="griddepcontrol.wait" in request["start"],
+                  launch_cooperative_grid=options.launch_cooperative_grid,
                   enable_fp_fusion=options.enable_fp_fusion, ptxas_level=level, triton=VERSION)
     with open(os.path.join(out, f"{stem}.json"), "w") as file:
         json.dump(record, file, indent=1, sort_keys=True)

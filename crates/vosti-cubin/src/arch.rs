@@ -119,6 +119,12 @@ impl Arch {
         major == own_major && if exact { minor == own_minor } else { minor >= own_minor }
     }
 
+    /// Whether a launch can begin before the one before it has ended, and wait for it (PTX ISA, `griddepcontrol`: from
+    /// sm90 on).
+    pub fn launches_early(self) -> bool {
+        self.number() >= 90
+    }
+
     /// The PTX instruction that a dot of tiles of `elem` with `rows` rows must be compiled to. The instructions that sm90 and
     /// sm100 introduced need 64 rows; smaller tiles use the older one, and so does sm120, and sm100 for bytes.
     pub fn matrix_instruction(self, rows: usize, elem: Scalar) -> &'static str {

@@ -31,7 +31,7 @@ pub struct Metadata {
     /// Columns of tensor memory.
     #[serde(default)]
     pub tmem_size: u64,
-    /// Whether a launch may overlap the one before.
+    /// Whether a launch may begin before the one before it has ended ([`crate::inspect::early`]).
     pub launch_pdl: bool,
     /// Whether all blocks must run at once.
     pub launch_cooperative_grid: bool,

@@ -56,6 +56,8 @@ pub enum Refusal {
     Threads { found: String, num_warps: u32, wanted: u32 },
     #[error("it needs {what}, which the launcher does not do")]
     Launch { what: &'static str },
+    #[error("its launch may begin before the one before it has ended, and {why}")]
+    Early { why: String },
     #[error("it contains `{instruction}`: the order of atomic additions changes from run to run")]
     Atomic { instruction: String },
     #[error("floating-point fusion was on when it was compiled")]

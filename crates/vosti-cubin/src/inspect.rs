@@ -4,8 +4,9 @@
 //! launcher relies on them: it passes one 8-byte pointer for each parameter of the contract and two for scratch, starts
 //! blocks of 32 threads a warp, and knows nothing else of a kernel. Properties that no text shows (the bits that a matrix
 //! instruction gives) are not checked here, and cannot be checked without the device.
-//! Read next: [`mod@texts`], [`mod@flight`], then the tests, which break each check once.
+//! Read next: [`mod@texts`], [`mod@flight`], [`mod@early`], then the tests, which break each check once.
 
+pub mod early;
 pub mod flight;
 pub mod texts;
 
@@ -15,11 +16,12 @@ mod tests;
 use crate::arch::{Arch, REGISTERS, WARP};
 use crate::artifact::{Artifact, Metadata};
 use crate::error::{CubinError, Refusal};
+use crate::start;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use texts::{Log, Ptx, Sass};
 use vosti_contract::Contract;
-use vosti_kernels::Spec;
+use vosti_kernels::{CompileOptions, Spec};
 use vosti_tile::{Kernel, OpKind, Scalar};
 
 /// Scratch pointers that Triton's backend adds after a kernel's own parameters: global, then profile.
@@ -51,6 +53,9 @@ pub struct Facts {
     pub async_copies: usize,
     /// The fewest bytes that a block is loading while the products of its loop run.
     pub in_flight: u64,
+    /// Bytes of weights that a block asks for before it waits for the launches before ([`mod@crate::start`]).
+    #[serde(default)]
+    pub ahead: u64,
     /// Blocks that a multiprocessor holds at once.
     pub blocks: u32,
     /// The reductions of floats, in the order of the text.
@@ -87,7 +92,9 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
     assembled(&ptx, &sass, metadata, arch)?;
     parameters(&ptx, contract.params.len())?;
     threads(&ptx, metadata)?;
-    launchable(metadata)?;
+    launchable(metadata, arch)?;
+    let options = CompileOptions { num_warps: metadata.num_warps, num_stages: metadata.num_stages };
+    early::waits(&ptx, &sass, metadata, &start::start(&artifact.spec, contract, options, arch))?;
     order_of_additions(&ptx, &sass)?;
     // Without the branches that the specialisation's numbers never take.
     let folded = vosti_tile::fold(&kernel);
@@ -107,6 +114,7 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
         matrix_kinds: matrix_kinds(&ptx),
         async_copies,
         in_flight: flight::bytes(&artifact.ttgir)?,
+        ahead: start::bytes(&artifact.spec, contract, metadata),
         blocks: arch.blocks_at_once(
             metadata.num_warps * WARP,
             log.registers,
@@ -171,9 +179,9 @@ fn threads(ptx: &Ptx, metadata: &Metadata) -> Result<(), Refusal> {
 }
 
 /// The launcher provides scratch, and supports none of these.
-pub fn launchable(metadata: &Metadata) -> Result<(), Refusal> {
+pub fn launchable(metadata: &Metadata, arch: Arch) -> Result<(), Refusal> {
     let needs = [
-        (metadata.launch_pdl, "programmatic dependent launch"),
+        (metadata.launch_pdl && !arch.launches_early(), "programmatic dependent launch"),
         (metadata.launch_cooperative_grid, "a cooperative launch"),
         (metadata.num_ctas != 1, "clusters of blocks"),
     ];

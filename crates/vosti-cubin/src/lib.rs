@@ -1,7 +1,7 @@
 //! GPU kernels without a GPU: proved TTIR becomes a cubin, the texts on its way are checked, and its PTX is executed here.
 //!
 //! Building and testing needs no CUDA; Python and Triton are tools of [`mod@toolchain`] only. `vosti-cuda` launches what passed.
-//! Read next: [`mod@inspect`], [`mod@execute`], [`mod@cubin`].
+//! Read next: [`mod@start`], [`mod@inspect`], [`mod@execute`], [`mod@cubin`].
 
 pub mod arch;
 pub mod artifact;
@@ -9,6 +9,7 @@ pub mod cubin;
 pub mod error;
 pub mod execute;
 pub mod inspect;
+pub mod start;
 pub mod toolchain;
 
 pub use arch::Arch;

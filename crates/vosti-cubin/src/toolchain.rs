@@ -7,6 +7,7 @@
 use crate::arch::Arch;
 use crate::artifact::Artifact;
 use crate::error::CubinError;
+use crate::start::start;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ struct Kernel<'a> {
     ttir: &'a str,
     num_warps: u32,
     num_stages: u32,
+    start: String,
 }
 
 impl Toolchain {
@@ -75,7 +77,8 @@ impl Toolchain {
         for (spec, ttir) in kernels {
             let options = compile_options(target, spec)?;
             let (num_warps, num_stages) = (options.num_warps, options.num_stages);
-            request.kernels.push(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages });
+            let start = start(spec, vosti_kernels::contract(&spec.kernel)?, options, arch);
+            request.kernels.push(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages, start });
         }
         // The request has only strings and numbers, so this cannot fail.
         let request = serde_json::to_string(&request).unwrap_or_default();

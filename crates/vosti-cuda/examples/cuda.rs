@@ -8,17 +8,17 @@
 
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
-    CUgraphExec, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+    CUgraphExec, CUlaunchAttributeID, CUlaunchConfig, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
-use vosti_cubin::{Facts, Record};
+use vosti_cubin::Record;
 use vosti_cuda::driver::{Attributes, Call, Driver as _, DriverError, Function, Graph};
 use vosti_kernels::{Spec, parse_stem, ttir};
-use vosti_stand_in::StandIn;
+use vosti_stand_in::{StandIn, WAITS};
 
 /// Bytes of free memory: few, because all of it is host memory.
 const FREE: u64 = 3 << 30;
@@ -27,7 +27,7 @@ const FREE: u64 = 3 << 30;
 struct Known {
     spec: Spec,
     cubin: Vec<u8>,
-    facts: Facts,
+    record: Record,
 }
 
 /// The driver's state. All streams are one, and every call has done its work when it returns.
@@ -79,7 +79,7 @@ fn read(folder: &Path) -> Option<Vec<Known>> {
         let spec = parse_stem(path.file_stem()?.to_str()?)?;
         let launch = std::fs::read(folder.join(format!("launch/{spec}.json"))).ok()?;
         let record: Record = serde_json::from_slice(&launch).ok()?;
-        Some(Known { spec, cubin: std::fs::read(path).ok()?, facts: record.facts })
+        Some(Known { spec, cubin: std::fs::read(path).ok()?, record })
     };
     std::fs::read_dir(folder.join("cubin")).ok()?.map(|file| known(&file.ok()?.path())).collect()
 }
@@ -226,7 +226,8 @@ calls! {
     });
     cuModuleUnload(module: CUmodule) with(|driver| index(module, driver.modules.len()).map(drop));
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) with(|driver| {
-        let Known { spec, facts, .. } = &driver.bundle[driver.modules[index(module, driver.modules.len())?]];
+        let place = driver.modules[index(module, driver.modules.len())?];
+        let Known { spec, record: Record { facts, metadata, .. }, .. } = &driver.bundle[place];
         // SAFETY: who calls a driver gives it a text that ends in zero.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| BAD)?;
         let attributes = Attributes {
@@ -237,7 +238,9 @@ calls! {
         };
         driver.device.attributes = attributes;
         let text = ttir(spec).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
-        driver.functions.push((code(driver.device.load(text.as_bytes(), name))?, attributes));
+        let waits = if metadata.launch_pdl { WAITS } else { "" };
+        let loaded = driver.device.load(format!("{waits}{text}").as_bytes(), name);
+        driver.functions.push((code(loaded)?, attributes));
         driver.params.push(facts.params);
         put(function, handle(driver.functions.len()))
     });
@@ -264,17 +267,37 @@ calls! {
         }
     });
 
-    cuLaunchKernel(function: CUfunction, x: c_uint, y: c_uint, z: c_uint, threads: c_uint, threads_y: c_uint, threads_z: c_uint,
-        shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void) with(|driver| {
-        driver.stream(stream)?;
+    cuLaunchKernelEx(config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void,
+        extra: *mut *mut c_void) with(|driver| {
+        // SAFETY: who calls a driver gives it a configuration, and a place for each of its attributes.
+        let (config, attributes) = unsafe {
+            let config = config.read();
+            (config, std::slice::from_raw_parts(config.attrs, config.numAttrs as usize))
+        };
+        driver.stream(config.hStream)?;
         let at = driver.function(function)?;
-        if [threads_y, threads_z] != [1, 1] || !extra.is_null() {
+        if [config.blockDimY, config.blockDimZ] != [1, 1] || !extra.is_null() {
             return Err(BAD);
         }
+        let early = match attributes {
+            [] => false,
+            // SAFETY: an attribute of this name has a number.
+            [one] if one.id == CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => unsafe {
+                one.value.programmaticStreamSerializationAllowed == 1
+            },
+            _ => return Err(BAD),
+        };
         // SAFETY: who calls a driver gives it a place for each parameter, each of 8 bytes here.
         let pointer = |i: usize| unsafe { params.add(i).read().cast::<u64>().read() };
         let pointers: Vec<u64> = (0..driver.params[at]).map(pointer).collect();
-        let call = Call { function: driver.functions[at].0, grid: [x, y, z], threads, shared, pointers: &pointers };
+        let call = Call {
+            function: driver.functions[at].0,
+            grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
+            threads: config.blockDimX,
+            shared: config.sharedMemBytes,
+            early,
+            pointers: &pointers,
+        };
         code(driver.device.launch(&call))
     });
 

@@ -165,7 +165,7 @@ fn run(
     // A device launches nothing where there is nothing to do.
     if x * y * z > 0 {
         let (threads, shared) = (metadata.num_warps * WARP, metadata.shared as u32);
-        driver.launch(&Call { function, grid: [x, y, z], threads, shared, pointers: &pointers })?;
+        driver.launch(&Call { function, grid: [x, y, z], threads, shared, early: false, pointers: &pointers })?;
     }
     let mut after = vec![0; host.len()];
     driver.download(&mut [(arena, &mut after)])?;

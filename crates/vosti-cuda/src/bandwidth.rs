@@ -66,7 +66,7 @@ fn reads(driver: &mut dyn Driver, function: Function, blocks: u32, rounds: u64) 
     }
     let to = driver.allocate(threads * 4)?;
     let (pointers, grid) = ([at, rounds, to], [blocks, 1, 1]);
-    let call = Call { function, grid, threads: THREADS, shared: 0, pointers: &pointers };
+    let call = Call { function, grid, threads: THREADS, shared: 0, early: false, pointers: &pointers };
     let rate = best(driver, bytes, |driver| driver.launch(&call))?;
     let mut sums = vec![0; threads as usize * 4];
     driver.download(&mut [(to, &mut sums)])?;

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// The share of a multiprocessor's memory that is preferred as shared memory, in percent of the most.
 const CARVEOUT_PERCENT: c_int = 100;
+/// The first CUDA whose recordings have launches that begin early.
+const EARLY: u32 = 12_030;
 /// Parameters that a launch may have.
 const PARAMS_MAX: usize = 32;
 
@@ -283,15 +285,35 @@ impl Driver for Cuda {
         let mut params: [*mut c_void; PARAMS_MAX] = [null_mut(); PARAMS_MAX];
         if launch.pointers.len() > PARAMS_MAX {
             let code = format!("{} parameters, at most {PARAMS_MAX}", launch.pointers.len());
-            return Err(DriverError::Call { call: "cuLaunchKernel", code });
+            return Err(DriverError::Call { call: "cuLaunchKernelEx", code });
         }
         for (param, pointer) in params.iter_mut().zip(launch.pointers) {
             *param = std::ptr::from_ref(pointer).cast_mut().cast();
         }
         let [x, y, z] = launch.grid;
         let function = self.functions[launch.function.0];
-        let (threads, shared) = (launch.threads, launch.shared);
-        call!(cuLaunchKernel(function, x, y, z, threads, 1, 1, shared, self.stream, params.as_mut_ptr(), null_mut()))
+        // Between launches only: after a copy, and at the start of a recording, a launch begins when everything before
+        // has ended.
+        // While launches are timed, each has its own time.
+        let early_now = launch.early && self.about.driver >= EARLY && self.marked == 0;
+        let mut early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: launch.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared,
+            hStream: self.stream,
+            attrs: &mut early,
+            numAttrs: u32::from(early_now),
+        };
+        call!(cuLaunchKernelEx(&config, function, params.as_mut_ptr(), null_mut()))
     }
 
     fn mark(&mut self) -> Result<(), DriverError> {

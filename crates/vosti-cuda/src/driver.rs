@@ -92,6 +92,9 @@ pub struct Call<'a> {
     pub threads: u32,
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u32,
+    /// Whether its blocks may begin before the launches before it have ended, because the kernel itself waits for them.
+    /// A driver that is too old for this lets it begin afterwards.
+    pub early: bool,
     /// The parameters: each is a pointer of 8 bytes.
     pub pointers: &'a [Address],
 }

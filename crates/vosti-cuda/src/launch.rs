@@ -50,6 +50,7 @@ pub struct Code {
     function: Function,
     threads: u32,
     shared: u32,
+    early: bool,
 }
 
 impl vosti_wiring::Kernel for Code {
@@ -75,7 +76,7 @@ impl Code {
             CudaError::from(CubinError::Refused { spec: spec.to_string(), target: format!("cuda-{arch}"), refusal })
         };
         let (metadata, facts) = (&cubin.record.metadata, &cubin.record.facts);
-        launchable(metadata).map_err(refused)?;
+        launchable(metadata, arch).map_err(refused)?;
         if metadata.target != arch.assembled() {
             let found = metadata.target.clone();
             return Err(refused(Refusal::Assembled { found, wanted: arch.assembled() }));
@@ -124,6 +125,7 @@ impl Code {
             function,
             threads,
             shared,
+            early: metadata.launch_pdl,
         })
     }
 
@@ -157,6 +159,7 @@ impl Code {
             grid: grid.map(|n| n as u32),
             threads: self.threads,
             shared: self.shared,
+            early: self.early,
             pointers,
         };
         Ok(driver.launch(&call)?)

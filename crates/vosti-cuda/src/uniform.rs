@@ -40,7 +40,7 @@ impl Maker {
         let (Some(function), Some(blocks)) = (self.0, blocks) else { return Ok(false) };
         let pointers = [at, count as u64, numbers.seed, numbers.scale.to_bits().into()];
         let grid = [blocks, 1, 1];
-        driver.launch(&Call { function, grid, threads: THREADS, shared: 0, pointers: &pointers })?;
+        driver.launch(&Call { function, grid, threads: THREADS, shared: 0, early: false, pointers: &pointers })?;
         let many = count.min(COMPARED);
         for first in [0, (count - many) / 2, count - many] {
             let mut bytes = vec![0; many * 2];

@@ -13,7 +13,7 @@ use vosti_cuda::{Config, Cuda, CudaDevice, CudaError, Pages, TensorData, WeightC
 use vosti_engine::{Engine, Event, Policy, Request, Sampling, SamplingParams};
 use vosti_kernels::{Admitted, Binding, Proved, parse_stem};
 use vosti_model::ModelPlan;
-use vosti_stand_in::{StandIn, TARGET, cubin, cubins, plan_with};
+use vosti_stand_in::{StandIn, TARGET, WAITS, cubin, cubins, plan_with};
 
 /// Weights of one element: launches do not depend on them.
 struct Nothing;
@@ -270,8 +270,7 @@ fn a_device_or_a_bundle_that_does_not_fit_is_one_message() {
 #[test]
 fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
     type Change = fn(&mut Cubin);
-    let cases: [(&str, Change); 5] = [
-        ("programmatic dependent launch", |i| i.record.metadata.launch_pdl = true),
+    let cases: [(&str, Change); 4] = [
         ("a cooperative launch", |i| i.record.metadata.launch_cooperative_grid = true),
         ("clusters of blocks", |i| i.record.metadata.num_ctas = 2),
         ("would pass 6 parameters of 8 bytes, its PTX takes 5", |i| i.record.facts.params = 5),
@@ -282,6 +281,23 @@ fn what_the_launcher_does_not_do_is_refused_when_it_is_loaded() {
         change(&mut cubin);
         let message = Code::load(&mut dry(), &cubin, &proved(), Arch::Sm90).map(drop).unwrap_err().to_string();
         assert!(message.contains(says), "{says}: {message}");
+    }
+}
+
+/// A kernel that waits for the launches before it may begin early. One whose record claims that it waits is refused by
+/// the stand-in.
+#[test]
+fn only_a_kernel_that_waits_begins_early() {
+    for (claims, waits) in [(true, true), (false, true), (false, false), (true, false)] {
+        let (mut driver, mut cubin) = (dry(), linear());
+        cubin.record.metadata.launch_pdl = claims;
+        if !waits {
+            cubin.code.drain(..WAITS.len());
+        }
+        let code = Code::load(&mut driver, &cubin, &proved(), Arch::Sm90).unwrap();
+        let launched = code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS);
+        assert_eq!(launched.is_ok(), waits || !claims);
+        assert_eq!(driver.log().iter().any(|line| line.contains(" early ")), claims && waits);
     }
 }
 

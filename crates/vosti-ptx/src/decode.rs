@@ -3,6 +3,7 @@
 //! Register widths, numbers of operands and labels are checked here, so that an execution need not.
 //! Read next: [`crate::lanes`] for most instructions, [`crate::warp`] for the others.
 
+mod control;
 mod warpgroup;
 mod words;
 
@@ -28,6 +29,8 @@ pub struct Kernel {
     pub params: usize,
     /// Threads of a block, if the text says it.
     pub threads: Option<u32>,
+    /// Whether its blocks may begin before the launches before it have ended: it has an instruction for that.
+    pub(crate) dependent: bool,
     pub(crate) registers: usize,
     /// The numbers that the text names, in registers from `registers` on.
     pub(crate) numbers: Vec<u64>,
@@ -152,6 +155,8 @@ pub(crate) enum What {
         bytes: usize,
         live: Register,
     },
+    /// To the second-level cache; it changes nothing.
+    Prefetch(At),
     Commit,
     Wait {
         but: usize,
@@ -201,6 +206,10 @@ pub(crate) enum What {
     },
     Barrier,
     WarpBarrier,
+    /// Waits for the launches before.
+    Await,
+    /// Lets the next launch begin.
+    Release,
     Branch {
         to: usize,
     },
@@ -232,11 +241,12 @@ impl Kernel {
         }
         let reader = Reader { text: &text, first, labels, registers, numbers: RefCell::default() };
         let statements = text.statements.iter().enumerate().filter(|(_, statement)| !statement.opcode.is_empty());
-        let code = statements.map(|(at, _)| reader.instruction(at)).collect::<Result<_, _>>()?;
+        let code = statements.map(|(at, _)| reader.instruction(at)).collect::<Result<Vec<_>, _>>()?;
         Ok(Kernel {
             name: text.name.into(),
             params: text.params.len(),
             threads: text.threads,
+            dependent: code.iter().any(|instruction| matches!(instruction.what, What::Await | What::Release)),
             registers: registers as usize,
             numbers: reader.numbers.take(),
             code,
@@ -328,17 +338,6 @@ impl Reader<'_> {
         Some(What::Lane { run: row.3, to: self.target(to, row.1)?, from: sources })
     }
 
-    /// Control Flow Instructions: bra, ret. Parallel Synchronization: bar.sync, bar.warp.sync.
-    fn control(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
-        Some(match (opcode, operands) {
-            ("ret", []) => What::Return,
-            ("bra" | "bra.uni", [Operand::Word(label)]) => What::Branch { to: *self.labels.get(label)? },
-            ("bar.sync", [Operand::Word("0")]) => What::Barrier,
-            ("bar.warp.sync", [Operand::Word("-1" | "0xffffffff")]) => What::WarpBarrier,
-            _ => return None,
-        })
-    }
-
     /// Comparison and Selection Instructions: selp. Data Movement and Conversion Instructions: the other forms of mov.
     fn moves(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
         use Width::{Bits16, Bits32, Bits64, Predicate};
@@ -376,7 +375,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Data Movement and Conversion Instructions: ld, st, cp.async, cp.async.commit_group, cp.async.wait_group.
+    /// Data Movement and Conversion Instructions: ld, st, prefetch, cp.async and its groups.
     fn memory(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
         let words: Vec<&str> = opcode.split('.').collect();
         match (words.as_slice(), operands) {
@@ -417,6 +416,7 @@ impl Reader<'_> {
                 let (to, from) = (self.at(to, "shared")?, self.at(from, "global")?);
                 allowed.then_some(What::Copy { to, from, bytes, live })
             }
+            (["prefetch", "global", "L2"], [at]) => Some(What::Prefetch(self.at(at, "global")?)),
             (["cp", "async", "commit_group"], []) => Some(What::Commit),
             (["cp", "async", "wait_group"], [Operand::Word(but)]) => Some(What::Wait { but: but.parse().ok()? }),
             _ => None,

@@ -69,11 +69,12 @@ impl fmt::Display for Edit {
 /// Instructions whose operands may be exchanged.
 const COMMUTING: [&str; 10] = ["add", "mul", "and", "or", "xor", "min", "max", "setp.eq", "setp.ne", "setp.num"];
 /// Barriers, fences and waits.
-const BARRIERS: [&str; 7] = [
+const BARRIERS: [&str; 8] = [
     "bar.",
     "cp.async.wait_group",
     "cp.async.commit_group",
     "fence.",
+    "griddepcontrol.wait",
     "wgmma.fence",
     "wgmma.wait_group",
     "wgmma.commit_group",

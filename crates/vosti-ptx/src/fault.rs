@@ -50,6 +50,8 @@ pub enum Fault {
     Changed { at: u64 },
     #[error("a descriptor {descriptor:#x} of a form that is not known")]
     Descriptor { descriptor: u64 },
+    #[error("{what} with no `griddepcontrol.wait` of that thread before it")]
+    Early { what: &'static str },
     #[error("a divergent `{what}`: not all threads of the warp execute it")]
     Divergent { what: &'static str },
     #[error("a divergent barrier: not all threads of the block reach it")]

@@ -2,6 +2,8 @@
 //!
 //! Threads of a warp run in step where they are at one place; after a divergent branch those with the lowest place go first, so
 //! that they meet again. An instruction that the ISA wants of all threads at once is an error in a part of them.
+//! In a kernel whose blocks may begin early (`griddepcontrol`), a thread waits for the launches before it touches
+//! global memory, and before it ends: so the end of a launch is the end of all launches before it.
 //! A register that was never written is poison: what is computed of it is poison too, and using that as an address, a
 //! condition, an operand of a matrix product or a number in global memory is an error.
 
@@ -58,6 +60,8 @@ pub(crate) struct Warp {
     passed: u32,
     open: Vec<Pending>,
     groups: VecDeque<Vec<Pending>>,
+    /// Threads for which the launches before have ended.
+    awaited: u32,
     /// Registers that were written since the last `wgmma.fence`.
     fresh: Vec<bool>,
     flights: Flights,
@@ -82,6 +86,7 @@ impl Warp {
             place: 0,
             diverged: None,
             passed: 0,
+            awaited: if kernel.dependent { 0 } else { ALL },
             open: vec![],
             groups: VecDeque::new(),
         }
@@ -212,6 +217,11 @@ impl Warp {
         if mask == 0 {
             return Ok(None);
         }
+        if self.awaited & mask != mask
+            && let Some(what) = too_early(&instruction.what)
+        {
+            return Err(Fault::Early { what });
+        }
         match whole_warp(&instruction.what) {
             Some(what) if mask != at || at != self.live => return Err(Fault::Divergent { what }),
             Some(_) if self.live != ALL => return Err(Fault::PartialWarp { threads: self.live.count_ones() }),
@@ -222,9 +232,12 @@ impl Warp {
             What::Return => return Ok(Some(Then::Return { of: mask })),
             What::Barrier => return Ok(Some(Then::Barrier)),
             What::WarpBarrier => self.passed += 1,
+            What::Await => self.awaited |= mask,
+            What::Release => (),
             What::Load { space, to, at, bytes } => self.load(*space, to, *at, *bytes, mask, block)?,
             What::Store { space, at, from, bytes } => self.store(*space, *at, from, *bytes, mask, block)?,
             What::Copy { to, from, bytes, live } => self.copy(*to, *from, *bytes, *live, mask, block)?,
+            What::Prefetch(at) => self.prefetch(*at, mask, block)?,
             What::Commit => self.groups.push_back(std::mem::take(&mut self.open)),
             What::Wait { but } => self.wait(*but, block)?,
             What::Matrices { to, at, transposed } => self.matrices(to, *at, *transposed, block)?,
@@ -374,6 +387,12 @@ impl Warp {
             }
         }
         Ok(())
+    }
+
+    /// Data Movement and Conversion Instructions: prefetch. Only the address is checked.
+    fn prefetch<G: Global + ?Sized>(&mut self, at: At, mask: u32, block: &mut Block<'_, G>) -> Outcome<()> {
+        let addresses = self.addresses(at, mask, "the address of a prefetch")?;
+        each(mask).try_for_each(|lane| block.global_part(addresses[lane as usize], &mut [0]))
     }
 
     /// Asynchronous copy: cp.async. Bytes behind the first `live` are zeros.
@@ -526,6 +545,20 @@ fn whole_warp(what: &What) -> Option<&'static str> {
         What::Largest { .. } => "redux",
         What::Commit => "cp.async.commit_group",
         What::Wait { .. } => "cp.async.wait_group",
+        _ => return None,
+    })
+}
+
+/// The name of an instruction that a thread executes only when the launches before have ended (PTX ISA, griddepcontrol:
+/// their memory operations are visible behind the wait, and not before). A launch may end only when those before it
+/// have, because the next one waits for this one alone.
+fn too_early(what: &What) -> Option<&'static str> {
+    Some(match what {
+        What::Load { space: Space::Global, .. } => "a load of global memory",
+        What::Store { space: Space::Global, .. } => "a store to global memory",
+        What::Copy { .. } => "a copy of global memory",
+        What::Release => "griddepcontrol.launch_dependents",
+        What::Return => "the end of a thread",
         _ => return None,
     })
 }

@@ -163,6 +163,8 @@ fn an_execution_stops_where_a_gpu_would_compute_something() {
         ("st.shared.b32 [%r2+2], %r1;", "no multiple"),
         ("ld.shared.v4.b32 {%r9, %r10, %r11, %r12}, [%r2];", "no multiple"),
         ("st.global.b32 [%rd1+4], %r1;", "`out`, which has 256"),
+        ("prefetch.global.L2 [%rd1+128];", "`out`, which has 256"),
+        ("prefetch.global.L2 [%rd7];", "the address of a prefetch"),
         ("st.shared.b32 [%r2+900], %r1;", "a block has 1024 bytes"),
         ("st.shared.b32 [64], %r1;", "a block has 1024 bytes"),
         (&format!("{copy}\nld.shared.b32 %r9, [%r2];"), "under way"),
@@ -189,6 +191,36 @@ fn an_execution_stops_where_a_gpu_would_compute_something() {
         format!("{copy}\ncp.async.wait_group 0;\nbar.sync 0;\nld.shared.b32 %r9, [%r3];"),
     ] {
         run(&body).unwrap_or_else(|error| panic!("{body}: {error}"));
+    }
+}
+
+/// Threads whose launch may begin early wait before they touch global memory and before they end.
+#[test]
+fn launches_before_are_waited_for() {
+    let (wait, few) = ("griddepcontrol.wait;", "setp.lt.u32 %p1, %r1, 40;");
+    let store = "st.global.b32 [%rd1], %r1;";
+    for (body, wanted) in [
+        (format!("{store}\n{wait}"), "a store to global memory with no"),
+        (format!("ld.global.b32 %r9, [%rd1];\n{wait}"), "a load of global memory with no"),
+        (
+            format!("cp.async.ca.shared.global [%r2 + 0], [%rd1 + 0], 0x4, 4;\n{wait}"),
+            "a copy of global memory with no",
+        ),
+        (format!("griddepcontrol.launch_dependents;\n{wait}\n{store}"), "griddepcontrol.launch_dependents with no"),
+        (format!("{few}\n@%p1 {wait}\n{store}"), "a store to global memory with no"),
+        (format!("{few}\n@%p1 {wait}"), "the end of a thread with no"),
+        (format!("{few}\n@%p1 ret;\n{wait}"), "the end of a thread with no"),
+    ] {
+        let found = run(&body).expect_err(&body).to_string();
+        assert!(found.contains(wanted), "{body}: {found}");
+    }
+    for body in [
+        format!("{wait}\ngriddepcontrol.launch_dependents;\n{store}"),
+        // A prefetch gives no number that could be too old.
+        format!("prefetch.global.L2 [%rd1];\n{wait}\n{store}"),
+        format!("st.shared.b32 [%r2], %r1;\n{few}\n@%p1 bra A;\n{wait}\nbra.uni B;\nA:\n{wait}\nB:\n{store}"),
+    ] {
+        assert_eq!(run(&body).unwrap()[..2], [0, 1], "{body}");
     }
 }
 

@@ -1,12 +1,13 @@
 //! Cubins for the stand-in: their machine code is their TTIR.
 
-use crate::TARGET;
+use crate::{TARGET, WAITS};
 use std::collections::BTreeMap;
 use vosti_cubin::{Cubin, Facts, Hashes, Metadata, Record};
 use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::ModelPlan;
 
-/// A cubin whose machine code is its TTIR, which the stand-in executes. The compiler's numbers are invented, except those that
+/// A cubin whose machine code is its TTIR, which the stand-in executes, with the mark of a kernel that waits. The
+/// compiler's numbers are invented, except those that
 /// the target's table fixes.
 pub fn cubin(spec: &Spec) -> Cubin {
     let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
@@ -24,7 +25,7 @@ pub fn cubin(spec: &Spec) -> Cubin {
         profile_scratch_size: 0,
         profile_scratch_align: 1,
         tmem_size: 0,
-        launch_pdl: false,
+        launch_pdl: true,
         launch_cooperative_grid: false,
         enable_fp_fusion: false,
         ptxas_level: 3,
@@ -41,18 +42,16 @@ pub fn cubin(spec: &Spec) -> Cubin {
         matrix_kinds: vec![],
         async_copies: 0,
         in_flight: 0,
+        ahead: 0,
         blocks: 1,
         reductions: vec![],
     };
+    let code = format!("{WAITS}{text}").into_bytes();
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
-    let hashes = Hashes {
-        ttir: ttir_hash(text).to_hex().to_string(),
-        ttgir: hash(b""),
-        ptx: hash(b""),
-        cubin: hash(text.as_bytes()),
-    };
+    let hashes =
+        Hashes { ttir: ttir_hash(text).to_hex().to_string(), ttgir: hash(b""), ptx: hash(b""), cubin: hash(&code) };
     let record = Record { hashes, metadata, facts, executed: None };
-    Cubin { spec: spec.clone(), ttir: text.into(), code: text.as_bytes().to_vec(), record }
+    Cubin { spec: spec.clone(), ttir: text.into(), code, record }
 }
 
 /// The cubins of a plan, by specialisation.

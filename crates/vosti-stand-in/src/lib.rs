@@ -2,20 +2,20 @@
 //! calls. Its memory begins as noise. It has no threads, warps, shared memory or matrix instructions. About these it shows only
 //! that the launcher passes its numbers on.
 
+mod assemble;
 mod cubin;
 
+pub use assemble::assembles;
 pub use cubin::{cubin, cubins};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::ops::Range;
-use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use vosti_cpu::Isa;
 use vosti_cpu::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_cubin::Arch;
 use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
 use vosti_cuda::host::HostMemory;
 use vosti_model::{ModelPlan, Target};
@@ -25,6 +25,8 @@ use vosti_tile::{Kernel, Scalar};
 
 /// The target whose GPU it stands for.
 pub const TARGET: &str = "cuda-sm90";
+/// In front of the text of a kernel that waits for the launches before it.
+pub const WAITS: &str = "// waits\n";
 /// Where its memory begins.
 const BASE: Address = 0x7_0000_0000;
 /// Functions that were compiled from PTX are numbered from here on.
@@ -45,6 +47,7 @@ struct Loaded {
     plan: Option<Plan>,
     attributes: Attributes,
     allowed: u32,
+    waits: bool,
 }
 
 /// What all streams share.
@@ -219,7 +222,7 @@ impl StandIn {
         let mut heap = self.heap();
         let loaded = &self.loaded[launched.function.0];
         let kernel = &loaded.kernel;
-        let rests = launched.pointers[..kernel.params.len()].iter().map(|at| heap.rest("cuLaunchKernel", *at));
+        let rests = launched.pointers[..kernel.params.len()].iter().map(|at| heap.rest("cuLaunchKernelEx", *at));
         let params = rests.collect::<Result<Vec<_>, _>>()?;
         if let Some(plan) = &loaded.plan {
             return compiled(kernel, plan, &mut heap.bytes, &params, launched.grid);
@@ -228,7 +231,7 @@ impl StandIn {
         let mut view = View { memory: &mut heap.bytes, kernel, params, flaw: self.flaw, tiles };
         let options = Options { undefined: Undefined::Poison(5), ..Options::default() };
         let grid = launched.grid.map(|n| n as usize);
-        run(kernel, &mut view, grid, &options).map_err(|error| illegal("cuLaunchKernel", &error.to_string()))
+        run(kernel, &mut view, grid, &options).map_err(|error| illegal("cuLaunchKernelEx", &error.to_string()))
     }
 }
 
@@ -251,19 +254,19 @@ impl StandIn {
         let launch =
             vosti_ptx::Launch { grid, threads, shared, params: call.pointers, seed: None, steps_max: u64::MAX };
         let ran = kernel.run(&launch, &mut *self.heap());
-        ran.map(|_| ()).map_err(|why| illegal("cuLaunchKernel", &why.to_string()))
+        ran.map(|_| ()).map_err(|why| illegal("cuLaunchKernelEx", &why.to_string()))
     }
 }
 
 impl vosti_ptx::Global for Heap {
     fn load(&mut self, at: Address, to: &mut [u8]) -> Result<(), String> {
-        let place = self.within("cuLaunchKernel", at, to.len() as u64).map_err(|error| error.to_string())?;
+        let place = self.within("cuLaunchKernelEx", at, to.len() as u64).map_err(|error| error.to_string())?;
         to.copy_from_slice(&self.bytes[place]);
         Ok(())
     }
 
     fn store(&mut self, at: Address, from: &[u8]) -> Result<(), String> {
-        let place = self.within("cuLaunchKernel", at, from.len() as u64).map_err(|error| error.to_string())?;
+        let place = self.within("cuLaunchKernelEx", at, from.len() as u64).map_err(|error| error.to_string())?;
         self.bytes[place].copy_from_slice(from);
         Ok(())
     }
@@ -293,7 +296,7 @@ fn compiled(
         {
             // SAFETY: parameters are live buffers of their length, and this is the only thread.
             let ran = unsafe { machine.run(plan, &params, [x, y, z]) };
-            ran.map_err(|fault| illegal("cuLaunchKernel", &format!("{fault:?}")))?;
+            ran.map_err(|fault| illegal("cuLaunchKernelEx", &format!("{fault:?}")))?;
         }
         Ok(())
     })
@@ -390,6 +393,7 @@ impl Driver for StandIn {
         if text.contains(".version") {
             return self.compile(text, name);
         }
+        let (waits, text) = text.strip_prefix(WAITS).map_or((false, text), |text| (true, text));
         let kernel = vosti_tile::lift(text).map_err(|error| illegal("cuModuleLoadData", &error.to_string()))?;
         if kernel.name != name {
             return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
@@ -397,7 +401,7 @@ impl Driver for StandIn {
         let plan = self.fast.then(|| compile(&kernel, Isa::detect()).unwrap());
         // Static and dynamic memory together.
         let allowed = (48u32 << 10).saturating_sub(self.attributes.shared_static as u32);
-        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed });
+        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed, waits });
         self.say(format!("load {name}"));
         Ok(Function(self.loaded.len() - 1))
     }
@@ -489,24 +493,28 @@ impl Driver for StandIn {
         let loaded = &self.loaded[call.function.0];
         let params: Vec<String> = call.pointers.iter().map(|at| self.place(*at)).collect();
         let line = format!(
-            "launch {} grid {:?} threads {} shared {} params {}",
+            "launch {} grid {:?} threads {} shared {}{} params {}",
             loaded.name,
             call.grid,
             call.threads,
             call.shared,
+            if call.early { " early" } else { "" },
             params.join(" ")
         );
         if call.grid.contains(&0) || call.grid[1] > 65_535 || call.grid[2] > 65_535 {
-            return Err(illegal("cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE"));
+            return Err(illegal("cuLaunchKernelEx", "CUDA_ERROR_INVALID_VALUE"));
         }
         if call.pointers.len() != loaded.kernel.params.len() + 2 {
-            return Err(illegal("cuLaunchKernel", "the kernel has other parameters"));
+            return Err(illegal("cuLaunchKernelEx", "the kernel has other parameters"));
+        }
+        if call.early && !(loaded.waits && self.about.capability >= (9, 0)) {
+            return Err(illegal("cuLaunchKernelEx", "a launch that may begin early, of a kernel that does not wait"));
         }
         if call.shared > loaded.allowed || call.threads > loaded.attributes.threads_max {
-            return Err(illegal("cuLaunchKernel", "CUDA_ERROR_INVALID_VALUE"));
+            return Err(illegal("cuLaunchKernelEx", "CUDA_ERROR_INVALID_VALUE"));
         }
         if let Some(left) = &mut self.fails_in {
-            *left = left.checked_sub(1).ok_or_else(|| illegal("cuLaunchKernel", "CUDA_ERROR_LAUNCH_FAILED"))?;
+            *left = left.checked_sub(1).ok_or_else(|| illegal("cuLaunchKernelEx", "CUDA_ERROR_LAUNCH_FAILED"))?;
         }
         self.say(line);
         let launched = Launched { function: call.function, grid: call.grid, pointers: call.pointers.to_vec() };
@@ -578,23 +586,4 @@ pub fn numbers(name: &str, len: usize) -> Vec<f32> {
     let mut random = SplitMix64::seed_from_u64(seed);
     let mut next = || 0.4 * ((random.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0);
     (0..len).map(|_| next()).collect()
-}
-
-/// Checks that Triton's assembler assembles the text for every target, without a stack and without spills.
-pub fn assembles(ptx: &str) {
-    let Some(python) = vosti_test_tools::python(vosti_cubin::toolchain::REQUIREMENT) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("source.ptx");
-    std::fs::write(&source, ptx.trim_end_matches('\0')).unwrap();
-    let script = "import triton, os; print(os.path.dirname(triton.__file__))";
-    let triton = Command::new(python).args(["-c", script]).output().unwrap();
-    let bin = format!("{}/backends/nvidia/bin", String::from_utf8(triton.stdout).unwrap().trim());
-    for arch in Arch::ALL {
-        let assembler = if arch.number() >= 100 { "ptxas-blackwell" } else { "ptxas" };
-        let mut run = Command::new(format!("{bin}/{assembler}"));
-        run.arg("-v").arg(format!("-arch=sm_{}", arch.number()));
-        let out = run.arg("-o").arg(folder.path().join("cubin")).arg(&source).output().unwrap();
-        let log = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() && log.contains("0 bytes stack frame, 0 bytes spill"), "{arch}: {log}");
-    }
 }

@@ -40,8 +40,10 @@ const SASS: &str = "\
 	.headerflags	@\"EF_CUDA_64BIT_ADDRESS EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)\"
 .text.linear:
         /*0000*/                   LDC R1, c[0x0][0x28] ;
-        /*0010*/              @!P0 HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4] ;
-        /*0020*/                   REDUX.SUM UR4, R3 ;
+        /*0010*/                   ACQBULK ;
+        /*0020*/                   PREEXIT ;
+        /*0030*/              @!P0 HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4] ;
+        /*0040*/                   REDUX.SUM UR4, R3 ;
 ";
 
 const LOG: &str = "\
@@ -69,16 +71,17 @@ module {
 ";
 
 fn contract() -> &'static Contract {
-    vosti_kernels::contract(&sound().spec.kernel).unwrap()
+    vosti_kernels::contract("linear").unwrap()
 }
 
 fn sound() -> Artifact {
     let spec = parse_stem(STEM).unwrap();
+    let start = start::start(&spec, contract(), CompileOptions { num_warps: 4, num_stages: 4 }, Arch::Sm90);
     Artifact {
         ttir: vosti_kernels::ttir(&spec).unwrap().into(),
         spec,
         ttgir: TTGIR.into(),
-        ptx: PTX.into(),
+        ptx: PTX.replace("// %bb.0:\n", &start),
         cubin: vec![],
         sass: SASS.into(),
         log: LOG.into(),
@@ -93,7 +96,7 @@ fn sound() -> Artifact {
             profile_scratch_size: 0,
             profile_scratch_align: 1,
             tmem_size: 0,
-            launch_pdl: false,
+            launch_pdl: true,
             launch_cooperative_grid: false,
             enable_fp_fusion: false,
             ptxas_level: 3,
@@ -124,6 +127,7 @@ fn a_sound_kernel_passes_and_is_described() {
         matrix_kinds: vec!["wgmma.mma_async.sync.aligned.m64n*k16.f32.bf16.bf16".into()],
         async_copies: 1,
         in_flight: 8192,
+        ahead: 32_768,
         blocks: 2,
         reductions: vec![Reduction { axis: 1, tile: tile.into() }],
     };
@@ -135,7 +139,7 @@ fn each_breach_in_the_texts_is_refused_by_name() {
     type Field = fn(&mut Artifact) -> &mut String;
     let (ttir, ptx): (Field, Field) = (|a| &mut a.ttir, |a| &mut a.ptx);
     let (sass, log, ttgir): (Field, Field, Field) = (|a| &mut a.sass, |a| &mut a.log, |a| &mut a.ttgir);
-    let cases: [(Field, &str, &str, &str); 33] = [
+    let cases: [(Field, &str, &str, &str); 50] = [
         (ttir, "tt.func public @linear(", "tt.func public @linear(%", "TTIR cannot be parsed"),
         (
             ttir,
@@ -160,11 +164,33 @@ fn each_breach_in_the_texts_is_refused_by_name() {
         (ptx, "\tret;", "\tfma.rn.f32 %f1, %f2, %f3, %f4;\n\tret;", "its PTX contains 1 fused"),
         (ptx, "\tret;", "\tfma.rn.f64 %f1, %f2, %f3, %f4;\n\tret;", "contains `fma.rn.f64`"),
         (ptx, "\tret;", "\tdiv.rn.f32 %f1, %f2, %f3;\n\tret;", "contains `div.rn.f32`"),
-        (sass, "LDC R1,", "FFMA.FTZ R1,", "its machine code contains 1 fused"),
+        (sass, "REDUX.SUM UR4,", "FFMA.FTZ R4,", "its machine code contains 1 fused"),
         (sass, "EF_CUDA_SM90", "EF_CUDA_SM9", "assembled for .headerflags"),
         (ptx, "ld.global.v4.b32", "ld.global.b16", "by `ld.global.b16`"),
         (ptx, "wgmma.mma_async", "wgmma.fence", "its 1 dots did not become wgmma.mma_async"),
         (ptx, "\tret;", "\tmma.sync.aligned.m16n8k16 %f1;\n\tret;", "contains `mma.sync` instructions"),
+        (ptx, "griddepcontrol.wait;", "", "PTX does not begin with"),
+        (ptx, "griddepcontrol.wait;", "@%p1 griddepcontrol.wait;", "PTX does not begin with"),
+        (ptx, "griddepcontrol.wait;", "ld.global.b32 %r1, [%rd1]; griddepcontrol.wait;", "PTX does not begin with"),
+        (ptx, "griddepcontrol.wait;", "$L: griddepcontrol.wait;", "PTX does not begin with"),
+        (ptx, "prefetch.global.L2", "prefetch.global.L1", "PTX does not begin with"),
+        (ptx, "griddepcontrol.launch_dependents;", "", "PTX does not begin with"),
+        (ptx, "\tret;", "\tgriddepcontrol.launch_dependents;\n\tret;", "PTX does not begin with"),
+        (sass, "ACQBULK", "NOP", "waits 0 times and lets the next launch begin 1 times"),
+        (sass, "REDUX.SUM UR4, R3", "PREEXIT", "waits 1 times and lets the next launch begin 2 times"),
+        (sass, "     ACQBULK", "@P0 ACQBULK", "does not wait first, in every thread"),
+        (sass, "LDC R1, c[0x0][0x28]", "LDG.E R1, desc[UR4][R2.64]", "has `LDG.E` before it waits"),
+        (sass, "LDC R1, c[0x0][0x28]", "CCTL.IV [R2]", "has `CCTL.IV` before it waits"),
+        (sass, "LDC R1, c[0x0][0x28]", "STS [R1+0x10], R2", "has `STS` before it waits"),
+        (sass, "LDC R1, c[0x0][0x28]", "@P0 EXIT", "has `EXIT` before it waits"),
+        (sass, "LDC R1, c[0x0][0x28]", "BRA `(.L_x_0)", "has `BRA` before it waits"),
+        (ptx, "ld.global.v4.b32", "ld.global.nc.v4.b32", "`ld.global.nc.v4.b32` may give what was in memory"),
+        (
+            sass,
+            "REDUX.SUM UR4, R3",
+            "LDG.E.CONSTANT R1, desc[UR4][R2.64]",
+            "`LDG.E.CONSTANT` may give what was in memory",
+        ),
         (ptx, "cp.async.cg.shared", "cp.async.wait_group", "of 4 stages loads nothing asynchronously"),
         (log, "0 bytes spill loads", "8 bytes spill loads", "spills 8 bytes"),
         (log, "0 bytes stack", "16 bytes stack", "spills 16 bytes"),
@@ -229,7 +255,10 @@ fn each_breach_in_the_metadata_is_refused_by_name() {
         (|m| m.num_warps = 8, "and 8 warps have 256"),
         (|m| m.target = "sm_100a".into(), "assembled for sm_100a"),
         (|m| m.enable_fp_fusion = true, "fusion was on"),
-        (|m| m.launch_pdl = true, "needs programmatic dependent launch"),
+        (
+            |m| m.launch_pdl = false,
+            "its launch may begin before the one before it has ended, and its record does not say so",
+        ),
         (|m| m.launch_cooperative_grid = true, "needs a cooperative launch"),
         (|m| m.num_ctas = 2, "needs clusters"),
         (|m| m.shared = 240_000, "needs 240000 bytes of shared memory"),
@@ -240,6 +269,8 @@ fn each_breach_in_the_metadata_is_refused_by_name() {
         let refused = refusal(&broken).to_string();
         assert!(refused.contains(says), "{refused}");
     }
+    let early = launchable(&sound().metadata, Arch::Sm89);
+    assert_eq!(early, Err(Refusal::Launch { what: "programmatic dependent launch" }), "sm89 has none");
 }
 
 #[test]

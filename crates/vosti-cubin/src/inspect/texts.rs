@@ -12,6 +12,8 @@ pub struct Ptx<'a> {
     pub params: Vec<&'a str>,
     /// The numbers of `.reqntid`: threads of a block on each axis that is named.
     pub threads: Vec<u32>,
+    /// Every statement that is not a directive, with its labels and predicate.
+    pub statements: Vec<&'a str>,
     /// The opcode of every instruction, modifiers included.
     pub opcodes: Vec<&'a str>,
 }
@@ -39,26 +41,28 @@ impl<'a> Ptx<'a> {
         let threads = head.lines().find_map(|line| line.trim().strip_prefix(".reqntid"));
         let threads = threads.ok_or_else(|| missing(".reqntid"))?;
         let threads = threads.split(',').map(|n| n.trim().parse().map_err(|_| Refusal::Ptx(format!(".reqntid {n}"))));
+        let statements = statements(body);
         Ok(Ptx {
             target,
             params: params.collect::<Result<_, _>>()?,
             threads: threads.collect::<Result<_, _>>()?,
-            opcodes: opcodes(body),
+            opcodes: statements.iter().filter_map(|statement| opcode(statement)).collect(),
+            statements,
         })
     }
 }
 
-/// The first word of every statement that is not a label or a directive, without predicates.
-fn opcodes(body: &str) -> Vec<&str> {
+/// What stands between semicolons, braces and ends of lines, without comments and directives.
+pub(super) fn statements(body: &str) -> Vec<&str> {
     let lines = body.lines().map(|line| line.split("//").next().unwrap_or(""));
-    let statements = lines.flat_map(|line| line.split([';', '{', '}']));
-    statements
-        .filter_map(|statement| {
-            let mut words =
-                statement.split_whitespace().skip_while(|word| word.starts_with('@') || word.ends_with(':'));
-            words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
-        })
-        .collect()
+    let statements = lines.flat_map(|line| line.split([';', '{', '}'])).map(str::trim);
+    statements.filter(|statement| !statement.is_empty() && !statement.starts_with('.')).collect()
+}
+
+/// The first word of a statement behind its labels and predicate.
+fn opcode(statement: &str) -> Option<&str> {
+    let mut words = statement.split_whitespace().skip_while(|word| word.starts_with('@') || word.ends_with(':'));
+    words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
 }
 
 /// A disassembled cubin.
@@ -66,6 +70,8 @@ fn opcodes(body: &str) -> Vec<&str> {
 pub struct Sass<'a> {
     /// The line that names the architecture.
     pub header: &'a str,
+    /// Every instruction, with its predicate.
+    pub instructions: Vec<&'a str>,
     /// The opcode of every instruction, modifiers included.
     pub opcodes: Vec<&'a str>,
 }
@@ -78,9 +84,11 @@ impl<'a> Sass<'a> {
         let header = text.lines().map(str::trim).find(names).unwrap_or("no header");
         let instruction = |line: &'a str| {
             let (_, rest) = line.trim_start().strip_prefix("/*")?.split_once("*/")?;
-            rest.split_whitespace().find(|word| !word.starts_with('@'))
+            let rest = rest.trim();
+            Some((rest, rest.split_whitespace().find(|word| !word.starts_with('@'))?))
         };
-        Sass { header, opcodes: text.lines().filter_map(instruction).collect() }
+        let (instructions, opcodes) = text.lines().filter_map(instruction).unzip();
+        Sass { header, instructions, opcodes }
     }
 
     /// Whether the code is for this architecture.

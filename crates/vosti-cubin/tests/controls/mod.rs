@@ -82,10 +82,22 @@ macro_rules! controls {
     };
 }
 
+const EARLY: &str = "with no `griddepcontrol.wait`";
 const UNFENCED: &str = "is used without a `wgmma.fence`";
 
 /// All that must be found of what only sm90 has.
 pub const OF_SM90: &[Control] = controls! {
+    "launches before are not waited for", "linear-", EARLY, |t| without(t, "griddepcontrol.wait", 0);
+    "launches before are waited for in some threads", "linear-", EARLY, |t| {
+        with(t, "griddepcontrol.wait", 0, "griddep", "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; @%p1 griddep")
+    };
+    "launches before are waited for behind the first load", "linear-", EARLY, |t| {
+        line(&without(t, "griddepcontrol.wait", 0)?, "ld.global", 0, |line| format!("{line}\ngriddepcontrol.wait;"))
+    };
+    "the next launch begins while launches before run", "linear-", EARLY, |t| {
+        let without = without(t, "griddepcontrol.launch_dependents", 0)?;
+        with(&without, "griddepcontrol.wait", 0, "griddep", "griddepcontrol.launch_dependents; griddep")
+    };
     "a product is not fenced from what its accumulators were before", "linear-", UNFENCED, |t| without(t, "wgmma.fence", 0);
     "nothing waits for the last products", "linear-", POISON, |t| without(t, "wgmma.wait_group", -1);
     "products are never committed", "linear-", POISON, |t| without(t, "wgmma.commit_group", 0);

@@ -60,10 +60,12 @@ pub(super) const TURNS_A_CLOCK: f64 = 1.0;
 pub(super) const LATENCY_S: f64 = 0.8e-6;
 pub(super) const PAGE_S: f64 = 1.0e-6;
 pub(super) const GAP_S: f64 = 1.0e-6;
+/// The part of a gap in which the card makes the blocks of the next launch ready: it runs beside the launch before.
+pub(super) const READY_S: f64 = 0.5e-6;
 pub(super) const STEP_S: f64 = 20e-6;
 
 /// The constants of the estimate, as the report prints them.
-pub const CONSTANTS: [Constant; 12] = [
+pub const CONSTANTS: [Constant; 13] = [
     Constant {
         name: "share of nominal memory bandwidth that can be read",
         value: READ_SHARE,
@@ -120,6 +122,12 @@ pub const CONSTANTS: [Constant; 12] = [
         source: "assumed",
     },
     Constant { name: "gap between two launches of a step", value: GAP_S * 1e6, unit: "us", source: "assumed" },
+    Constant {
+        name: "of it, what is done before the launch before has ended, where launches begin early",
+        value: READY_S * 1e6,
+        unit: "us",
+        source: "assumed",
+    },
     Constant {
         name: "upload, waiting and the engine's own work, a step",
         value: STEP_S * 1e6,

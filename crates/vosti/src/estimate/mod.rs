@@ -11,7 +11,7 @@ pub mod counted;
 mod launches;
 
 use crate::bench::{Case, Work as Least};
-use card::{Card, GAP_S, ISSUES_A_CLOCK, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, STEP_S, TURNS_A_CLOCK};
+use card::{Card, GAP_S, ISSUES_A_CLOCK, LATENCY_S, OWN_MATRIX_SHARE, PAGE_S, READY_S, STEP_S, TURNS_A_CLOCK};
 use counted::{All, Tally};
 use launches::Work;
 use std::collections::BTreeMap;
@@ -112,11 +112,22 @@ pub fn estimate(
     step: Step,
 ) -> Result<Estimate, KernelError> {
     let mut kernels: Vec<Kernel> = vec![];
-    for work in launches::of(plan, step)? {
+    // Bytes that memory could still give during the launch before, and the shared memory of one of its blocks.
+    let (mut idle, mut held) = (0.0, u64::MAX);
+    for mut work in launches::of(plan, step)? {
         let name = work.spec.to_string();
         let Some(cubin) = cubins.get(&name) else { continue };
         let counted = counts.get(&work.key()).and_then(|counted| counted.as_ref().ok());
-        let (seconds, waves, limit) = time(&work, &cubin.record.facts, counted, card);
+        let facts = &cubin.record.facts;
+        // Only blocks that fit beside those of the launch before ask for their weights.
+        let shared = facts.shared_dynamic + facts.shared_static;
+        let fits = held.saturating_add(shared) <= card.arch.shared_bytes_max();
+        let placed = if fits { work.blocks.min(u64::from(card.multiprocessors * facts.blocks)) } else { 0 };
+        let early = (placed as f64 * facts.ahead as f64).min(idle).min(work.memory_bytes);
+        work.memory_bytes -= early;
+        let (seconds, waves, limit) = time(&work, facts, counted, card);
+        (idle, held) = ((seconds * card.read() - work.memory_bytes).max(0.0), shared);
+        work.memory_bytes += early;
         let at = kernels.iter().position(|kernel| kernel.name == name).unwrap_or_else(|| {
             let (launches, blocks, waves, limit) = (0, 0, 0, "");
             let (memory_bytes, flops, seconds, gaps) = (0.0, 0.0, 0.0, 0.0);
@@ -132,7 +143,7 @@ pub fn estimate(
         kernel.memory_bytes += work.memory_bytes;
         kernel.flops += work.block_flops * work.blocks as f64;
         kernel.seconds += seconds;
-        kernel.gaps += GAP_S;
+        kernel.gaps += GAP_S - if cubin.record.metadata.launch_pdl { READY_S } else { 0.0 };
         if let (Some(tally), Some(counted)) = (&mut kernel.tally, counted) {
             tally.add(counted, work.block_bytes * work.blocks as f64);
         }
@@ -250,6 +261,7 @@ mod tests {
             matrix_kinds: vec![],
             async_copies: 1,
             in_flight,
+            ahead: 0,
             blocks,
             reductions: vec![],
         }
@@ -306,6 +318,33 @@ mod tests {
         assert!(near(seconds, 2e6 / ISSUES_A_CLOCK / card.clock_per_s + LATENCY_S) && limit == "issue", "{seconds}");
         let (seconds, _, limit) = counted(0, 1_000_000);
         assert!(near(seconds, 2e6 / TURNS_A_CLOCK / card.clock_per_s + LATENCY_S) && limit == "banks", "{seconds}");
+    }
+
+    /// What a launch asks for early is not read again, as far as it fits beside the launch before and memory had time.
+    #[test]
+    fn weights_that_are_asked_for_early_are_read_during_the_launch_before() {
+        let plan =
+            vosti_stand_in::plan_with("configs/llama-3.1-8b.json", &[("num_hidden_layers", 1)], "cuda-sm90", 4096);
+        let card = Card::find(Arch::Sm90, None).unwrap();
+        let step = Step { sequences: 4, tokens: 1, depth: 2048 };
+        let seconds = |ahead: u64, shared: u64, early: bool| {
+            let mut cubins = vosti_stand_in::cubins(&plan);
+            for (name, cubin) in &mut cubins {
+                let Facts { ahead: asked, shared_dynamic, blocks, in_flight, .. } = &mut cubin.record.facts;
+                (*shared_dynamic, *blocks, *in_flight) = (shared, 2, 65_536);
+                *asked = if name.starts_with("linear_glu") { ahead } else { 0 };
+                cubin.record.metadata.launch_pdl = early;
+            }
+            let found = estimate(&plan, &cubins, &All::default(), &card, step).unwrap();
+            (found.kernels.iter().find(|k| k.name.starts_with("linear_glu")).unwrap().seconds, found.kernels[0].gaps)
+        };
+        let (none, gap) = seconds(0, 1024, true);
+        let (some, _) = seconds(16_384, 1024, true);
+        let bytes = 224.0 * 16_384.0;
+        assert!(((none - some) * card.read() / bytes - 1.0).abs() < 1e-6, "{none} {some}");
+        assert_eq!(seconds(16_384, 120_000, true).0, none, "two such blocks do not fit");
+        assert!(seconds(1 << 40, 1024, true).0 > none / 2.0, "a norm is short");
+        assert!((seconds(0, 1024, false).1 - gap - READY_S).abs() < 1e-12);
     }
 
     #[test]
