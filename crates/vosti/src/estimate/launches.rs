@@ -119,13 +119,15 @@ fn rowwise(
         let trips = ["H", "V"].iter().find_map(|n| Some((number(spec, n)? / number(spec, &format!("B{n}"))?).ceil()));
         return Ok(Work { loads: 2.0 * trips.unwrap_or(1.0), ..work });
     };
-    let columns = matrices / k / grid[1] as f64;
+    // The third axis is of experts, and one that no row chose is not read: a mean block has its share of what the others do.
+    let columns = matrices / k / (grid[1] * grid[2]) as f64;
+    let chosen = number(spec, "TOPK").map_or(1.0, |many| (rows as f64 * many / grid[2] as f64).min(1.0));
     Ok(Work {
-        memory_bytes: 2.0 * matrices + moved,
+        memory_bytes: 2.0 * matrices * chosen + moved,
         // Rows without a request are not loaded.
-        block_bytes: 2.0 * k.next_multiple(bk) * (columns + rows as f64 / grid[0] as f64),
+        block_bytes: 2.0 * k.next_multiple(bk) * (columns + rows as f64 / grid[0] as f64) * chosen,
         of_memory: columns / (columns + bm),
-        block_flops: 2.0 * k.next_multiple(bk) * columns * bm,
+        block_flops: 2.0 * k.next_multiple(bk) * columns * bm * chosen,
         loads: 1.0,
         ..work
     })
