@@ -80,8 +80,17 @@ const SOURCES: &[(&str, &str)] = sources![
 ];
 
 /// Sources that kernels import.
-const SHARED: &[(&str, &str)] =
-    sources!["chosen", "convolution", "integers", "online_softmax", "product", "rotation", "selection", "softplus"];
+const SHARED: &[(&str, &str)] = sources![
+    "chosen",
+    "columns",
+    "convolution",
+    "integers",
+    "online_softmax",
+    "product",
+    "rotation",
+    "selection",
+    "softplus"
+];
 
 /// A kernel: one Triton source with its contract.
 #[derive(Clone, Debug)]
