@@ -41,7 +41,7 @@ fn from_config(fields: &Fields) -> Result<Decoder> {
     }
     let mut decoder = Decoder { naming: Naming::Ling, ..llama::read_config(fields, FAMILY.name, THETA)? };
     let parameters = fields.object("rope_parameters").unwrap_or(*fields);
-    let share = parameters.f64_or("partial_rotary_factor", fields.f64_or("partial_rotary_factor", 1.0)?)?;
+    let share = parameters.f64_or("partial_rotary_factor", fields.f64_or("partial_rotary_factor", 0.5)?)?;
     change(&mut decoder, |head_dim| (f64::from(head_dim) * share.clamp(0.0, 1.0)) as u32);
     let mixture =
         experts::read_config(fields, Keys::USUAL, fields.bool_or("norm_topk_prob", true)?, ExpertTensors::Each)?;
