@@ -99,7 +99,7 @@ struct Contest {
 pub fn run(bench: &Bench) -> Result<()> {
     run_command(Command::new(env!("CARGO")).args(["build", "--release", "--package", "vosti"]))?;
     let peer = match &bench.peer {
-        Some(folder) => peer::named(folder.clone(), bench.peer_flags.split_whitespace().map(String::from).collect())?,
+        Some(folder) => peer::named(folder, bench.peer_flags.split_whitespace().map(String::from).collect())?,
         None => peer::build(bench.avx2)?,
     };
     let engines = Engines { vosti: target_folder().join("release/vosti"), peer };
@@ -336,6 +336,13 @@ mod tests {
     struct Command {
         #[command(flatten)]
         bench: Bench,
+    }
+
+    #[test]
+    fn a_folder_without_a_llama_bench_is_refused_and_a_relative_one_is_found() {
+        let named = |folder: &str| peer::named(Path::new(folder), vec![]).map(|_| ()).unwrap_err();
+        assert!(format!("{:#}", named("no/such/folder")).starts_with("no/such/folder: "));
+        assert!(named("src").to_string().ends_with("xtask/src has no llama-bench"), "{}", named("src"));
     }
 
     #[test]

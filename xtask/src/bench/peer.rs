@@ -22,7 +22,9 @@ pub struct Peer {
 const AVX2: [&str; 5] = ["-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON", "-DGGML_FMA=ON", "-DGGML_F16C=ON", "-DGGML_BMI2=ON"];
 
 /// A build whose `llama-bench` is in this folder.
-pub fn named(binaries: PathBuf, flags: Vec<String>) -> Result<Peer> {
+pub fn named(binaries: &Path, flags: Vec<String>) -> Result<Peer> {
+    // Commands run in the repository's root, wherever this one was started.
+    let binaries = binaries.canonicalize().with_context(|| binaries.display().to_string())?;
     ensure!(binaries.join("llama-bench").exists(), "{} has no llama-bench", binaries.display());
     Ok(Peer { folder: target_folder().join("llama.cpp"), binaries, named: Some(flags) })
 }
