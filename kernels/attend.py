@@ -16,12 +16,12 @@ each row and head.
 """
 import triton
 import triton.language as tl
-from online_softmax import over_pages
+from online_softmax import finished, over_pages, with_split
 
 
 # /// contract
 # shape = "attend_part"
-# grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT + WINDOWED * 4194304)"]
+# grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT + USE * 4194304)"]
 # where = ["GROUP <= GP", "D <= DP", "HEIGHT <= BQ"]
 # [params]
 # q = "in 0"
@@ -40,7 +40,7 @@ from online_softmax import over_pages
 # KV_HEADS = "dim 1..1024"
 # GROUP = "dim 1..1024"
 # D = "dim 1..512"
-# WINDOWED = "dim 0..1"
+# USE = "dim 0..3"
 # WINDOW = "dim 1..4194304"
 # HEIGHT = "dim 1..64"
 # CAPPED = "dim 0..1"
@@ -58,10 +58,13 @@ from online_softmax import over_pages
 # ///
 @triton.jit
 def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, sinks, tops, totals, accs,
-           out, KV_HEADS, GROUP, D, WINDOWED, WINDOW, HEIGHT, CAPPED, SINKS, SLOPE, CAP, SPAN, PAGE: tl.constexpr, SPLIT: tl.constexpr,
-           ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr, DP: tl.constexpr):
+           out, KV_HEADS, GROUP, D, USE, WINDOW, HEIGHT, CAPPED, SINKS, SLOPE, CAP, SPAN,
+           PAGE: tl.constexpr, SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr,
+           DP: tl.constexpr):
     HEADS = KV_HEADS * GROUP
     LANES: tl.constexpr = BQ * GP
+    WINDOWED = USE == 1
+    FOLDED = USE >= 2
     tile = tl.program_id(0)
     kv = tl.program_id(1)
     split = tl.program_id(2)
@@ -71,44 +74,47 @@ def attend(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     start = tl.load(tile_pos + tile)
 
     # The tile's rows end at `end`; in a split behind the tile's last row there are none, and nothing is written. Rows whose
-    # output is written here end at `done`: all rows with a window, otherwise those that see only the first split.
+    # output is written here end at `done`: those that see only the first split, or all.
     reached = (count > 0) & (split * SPLIT < start + count)
     end = tl.where(reached, first + count, 0)
-    done = first + tl.minimum(count, SPLIT - start)
-    page_lo = split * (SPLIT // PAGE)
-    seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
-    page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
-    if WINDOWED == 1:
-        done = end
-        page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
-        page_hi = seen_hi
+    done = tl.where(USE > 0, end, first + tl.minimum(count, SPLIT - start))
+    splits_end = tl.where(FOLDED, (start + count + (SPLIT - 1)) // SPLIT, split + 1)
+    pages_end = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
 
     q_tile = tl.make_block_ptr(q + kv * (GROUP * D), (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0), (BQ, GP, DP),
                                (2, 1, 0))
     queries = tl.reshape(tl.load(q_tile, boundary_check=(0, 1, 2), padding_option="zero"), (LANES, DP))
     p = start + tl.arange(0, LANES) // GP  # each lane's logical position
-    top, total, acc = over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS,
-                                 WINDOWED, WINDOW, CAPPED, SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
+    top = tl.full((LANES,), float("-inf"), tl.float32)
+    total = tl.zeros((LANES,), tl.float32)
+    acc = tl.zeros((LANES, DP), tl.float32)
+    for s in range(tl.where(FOLDED, 0, split), splits_end):
+        page_lo = s * (SPLIT // PAGE)
+        page_hi = tl.minimum(pages_end, page_lo + SPLIT // PAGE)
+        if WINDOWED:
+            page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
+            page_hi = pages_end
+        part_top, part_total, part_acc = over_pages(
+            queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cache_v, KV_HEADS, WINDOWED, WINDOW, CAPPED,
+            SLOPE, CAP, SPAN, D, LANES, DP, PAGE)
+        if (USE == 0) | (USE == 3):
+            if start + count > SPLIT:
+                head = s.to(tl.int64) * (ROWS * HEADS) + kv * GROUP
+                top_tile = tl.make_block_ptr(tops + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1),
+                                             (2, 1, 0))
+                total_tile = tl.make_block_ptr(totals + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0),
+                                               (BQ, GP, 1), (2, 1, 0))
+                acc_tile = tl.make_block_ptr(accs + head * D, (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
+                                             (BQ, GP, DP), (2, 1, 0))
+                tl.store(top_tile, tl.reshape(part_top[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
+                tl.store(total_tile, tl.reshape(part_total[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
+                tl.store(acc_tile, tl.reshape(part_acc, (BQ, GP, DP)), boundary_check=(0, 1, 2))
+        top, total, acc = with_split(top, total, acc, part_top, part_total, part_acc, s, p, SPLIT)
 
-    # Unseen keys of a seen page added +0 or -0. `+ 0.0` turns a -0 into +0, so that they do not show, here and below.
     if split == 0:
-        # No branch: a proof has a case for each. A sum of weights is at least 1, so that a weight of 0 leaves its bits.
         head = tl.arange(0, LANES) % GP
         sink = tl.load(sinks + kv * GROUP + head, mask=(head < GROUP) & (SINKS == 1), other=0.0)
-        whole = total + tl.where(SINKS == 1, tl.exp2(sink - top), 0.0)
-        result = acc / whole[:, None] + 0.0
+        result = finished(top, total, acc, sink, SINKS)
         out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
                                      (BQ, GP, DP), (2, 1, 0))
         tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, DP)), boundary_check=(0, 1, 2))
-    if WINDOWED == 0:
-        if start + count > SPLIT:
-            head = split.to(tl.int64) * (ROWS * HEADS) + kv * GROUP
-            top_tile = tl.make_block_ptr(tops + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1),
-                                         (2, 1, 0))
-            total_tile = tl.make_block_ptr(totals + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1),
-                                           (2, 1, 0))
-            acc_tile = tl.make_block_ptr(accs + head * D, (end, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
-                                         (BQ, GP, DP), (2, 1, 0))
-            tl.store(top_tile, tl.reshape(top[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
-            tl.store(total_tile, tl.reshape(total[:, None], (BQ, GP, 1)), boundary_check=(0, 1))
-            tl.store(acc_tile, tl.reshape(acc + 0.0, (BQ, GP, DP)), boundary_check=(0, 1, 2))

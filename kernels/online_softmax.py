@@ -1,4 +1,4 @@
-"""The loop of paged causal attention over some pages of a request: those of a window or of a split.
+"""The loops of paged causal attention: over some pages of a request, those of a window or of a split, and over splits.
 
 Lane `t * GP + g` is row t of the query tile and the g-th query head of the KV head's group. Pages are taken by absolute
 index and in order, so the keys that a row sees do not depend on its tile.
@@ -12,7 +12,7 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
                CAPPED, SLOPE, CAP, SPAN, D, LANES: tl.constexpr, DP: tl.constexpr, PAGE: tl.constexpr):
     """The largest score, the sum of weights and the weighted sum of values of each lane, whose position is `p`.
 
-    If WINDOWED is 1, a lane sees at most WINDOW keys. A dot product times SLOPE is a score times log2(e), because weights are
+    If WINDOWED is true, a lane sees at most WINDOW keys. A dot product times SLOPE is a score times log2(e), because weights are
     powers of two. If CAPPED is 1, scores are softly capped to (-CAP, CAP), the product is 2 / CAP times that, and SPAN is 2 * CAP.
     A head has D numbers, and a tile has room for DP: behind a head's last number there are zeros.
     """
@@ -35,19 +35,41 @@ def over_pages(queries, p, kv, table, page_lo, page_hi, page_table, cache_k, cac
         j = i * PAGE + tl.arange(0, PAGE)
         seen = j[None, :] <= p[:, None]
         touched = i * PAGE <= p  # some key of this page is seen by the lane
-        if WINDOWED == 1:
+        if WINDOWED:
             seen = seen & (j[None, :] > p[:, None] - WINDOW)
             touched = touched & (i * PAGE + (PAGE - 1) > p - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
 
+        # A page of which a lane sees no key does not change the lane's state: its weights are 0, and what there is decays by 1.
+        # A choice between the sums before and after the product would hold both in registers.
         new_top = tl.maximum(top, tl.max(scores, 1))
-        weights = tl.exp2(scores - new_top[:, None])
-        decay = tl.exp2(top - new_top)
+        weights = tl.where(touched[:, None], tl.exp2(scores - new_top[:, None]), 0.0)
+        decay = tl.where(touched, tl.exp2(top - new_top), 1.0)
         new_total = total * decay + tl.sum(weights, 1)
-        new_acc = tl.dot(weights.to(values.dtype), values, acc * decay[:, None], input_precision="ieee")
-
-        # A page of which a lane sees no key does not change the lane's state, bit for bit.
+        acc = tl.dot(weights.to(values.dtype), values, acc * decay[:, None], input_precision="ieee")
         top = tl.where(touched, new_top, top)
         total = tl.where(touched, new_total, total)
-        acc = tl.where(touched[:, None], new_acc, acc)
-    return top, total, acc
+    # Unseen keys of a seen page added +0 or -0. `+ 0.0` turns a -0 into +0, so that they do not show.
+    return top, total, acc + 0.0
+
+
+@triton.jit
+def with_split(top, total, acc, part_top, part_total, part_acc, s, p, SPLIT: tl.constexpr):
+    """The state of an online softmax over the splits before `s` and split `s`. Before the first split it is -inf, 0 and 0."""
+    new_top = tl.maximum(top, part_top)
+    decay = tl.exp2(top - new_top)
+    weight = tl.exp2(part_top - new_top)
+    new_total = total * decay + part_total * weight
+    new_acc = acc * decay[:, None] + part_acc * weight[:, None]
+
+    # A split that begins behind a lane's position does not change the lane's state, bit for bit.
+    touched = s * SPLIT <= p
+    return tl.where(touched, new_top, top), tl.where(touched, new_total, total), tl.where(touched[:, None], new_acc, acc)
+
+
+@triton.jit
+def finished(top, total, acc, sink, SINKS):
+    """Each lane's output. If SINKS is 1, `sink` is the score of one more key, times log2(e), whose value is zero."""
+    # No branch: a proof has a case for each. A sum of weights is at least 1, so that a weight of 0 leaves its bits.
+    whole = total + tl.where(SINKS == 1, tl.exp2(sink - top), 0.0)
+    return acc / whole[:, None] + 0.0

@@ -20,7 +20,7 @@ pub mod specialise;
 pub use admitted::{Admitted, Proved};
 pub use error::KernelError;
 pub use inventory::{
-    Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
+    Kernel, bind, contract, examples, folds, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
 };
 pub use quantised::{Format, Part, Quantised, Values};
 pub use request::request;

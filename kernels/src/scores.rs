@@ -4,7 +4,7 @@
 //! multiplied them itself would round each factor, and a model's bits would change. Read next: `kernels/online_softmax.py`.
 
 use std::f64::consts::LOG2_E;
-use vosti_contract::{Const, WINDOWED};
+use vosti_contract::{Const, USE};
 
 /// The constant `CAPPED` and the numbers `SLOPE`, `CAP` and `SPAN` of `softcap tanh(slope x / softcap)`, which kernels compute as
 /// `CAP - SPAN / (exp(SLOPE x) + 1)`, or of `slope x` if `softcap` is 0.
@@ -25,7 +25,7 @@ pub fn scores(scale: f64, softcap: f64) -> [(&'static str, Const); 4] {
 /// The dimensions by which attention sees a window of `keys` keys, or all keys. Without a window no kernel reads WINDOW, and it
 /// is 1.
 pub fn window(keys: Option<u32>) -> [(&'static str, Const); 2] {
-    [(WINDOWED, Const::Int(keys.is_some().into())), ("WINDOW", Const::Int(keys.unwrap_or(1).into()))]
+    [(USE, Const::Int(keys.is_some().into())), ("WINDOW", Const::Int(keys.unwrap_or(1).into()))]
 }
 
 #[cfg(test)]

@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 
 /// The shapes that the engine's proof relies on: three, the two that together are the third, and the two of a layer with a state.
 ///
-/// A contract of the shape [`Shape::AttendPart`] may have a dimension called [`WINDOWED`]: where it is 1, the promise is
-/// [`Shape::Attend`] with a window, and there is no scratch.
+/// A contract of the shape [`Shape::AttendPart`] may have a dimension called [`USE`], and then is of several promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -29,6 +28,9 @@ pub enum Shape {
     AttendPart,
     /// The second launch: it folds the other rows' partial results, split by split.
     AttendCombine,
+    /// One launch that computes the output of all rows, split by split, and leaves each split's partial results in scratch too.
+    /// None is launched: by it a proof compares a launch that folds its own splits with the two launches.
+    AttendFolded,
     /// A store that looks back a page: a row's cells also depend on its request's entries at the PAGE positions before it, as
     /// they are after the launch. Each tile holds all rows that the step has of a request.
     RecurStore,
@@ -36,13 +38,18 @@ pub enum Shape {
     RecurRead,
 }
 
-/// The dimension that chooses between attention over a window and the first launch of full attention: 1 or 0.
-pub const WINDOWED: &str = "WINDOWED";
+/// The dimension that chooses what a launch of attention's text is: 0, [`Shape::AttendPart`]; 1, [`Shape::Attend`] with a window;
+/// 2, [`Shape::Attend`] without one, in a launch that folds its own splits; 3, [`Shape::AttendFolded`]. With 1 and 2 there is no
+/// scratch. Its range is 0..1 or 0..3.
+pub const USE: &str = "USE";
+
+/// The value of [`USE`] for a launch that folds its own splits.
+pub const FOLDED: i64 = 2;
 
 impl Shape {
     /// Whether the shape is attention or a launch of it, over query tiles and positions.
     pub fn attends(self) -> bool {
-        matches!(self, Shape::Attend | Shape::AttendPart | Shape::AttendCombine)
+        matches!(self, Shape::Attend | Shape::AttendPart | Shape::AttendCombine | Shape::AttendFolded)
     }
 
     /// Whether the shape is of a layer whose pages carry a state.
@@ -52,7 +59,7 @@ impl Shape {
 
     /// Whether the shape is a launch of attention over splits of the keys.
     pub fn splits(self) -> bool {
-        matches!(self, Shape::AttendPart | Shape::AttendCombine)
+        matches!(self, Shape::AttendPart | Shape::AttendCombine | Shape::AttendFolded)
     }
 
     /// Whether a kernel of this shape writes a buffer of this role.
@@ -60,7 +67,7 @@ impl Shape {
         match role {
             Role::Out(_) => true,
             Role::CacheK | Role::CacheV => self == Shape::StoreKv,
-            Role::Scratch(_) => self == Shape::AttendPart,
+            Role::Scratch(_) => matches!(self, Shape::AttendPart | Shape::AttendFolded),
             Role::Entry(_) | Role::State(_) => self == Shape::RecurStore,
             _ => false,
         }
@@ -71,7 +78,9 @@ impl Shape {
     pub fn early_rows(self, role: Role) -> Option<bool> {
         match (self, role) {
             (Shape::AttendPart, Role::Out(_)) => Some(true),
-            (Shape::AttendPart, Role::Scratch(_)) | (Shape::AttendCombine, Role::Out(_)) => Some(false),
+            (Shape::AttendPart | Shape::AttendFolded, Role::Scratch(_)) | (Shape::AttendCombine, Role::Out(_)) => {
+                Some(false)
+            }
             _ => None,
         }
     }
@@ -168,10 +177,11 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// The shape of the promise with these constants: that of the contract, but [`Shape::Attend`] where [`WINDOWED`] is 1.
+    /// The shape of the promise with these constants: that of the contract, unless [`USE`] chooses another.
     pub fn shape_of(&self, constants: &Constants) -> Shape {
-        match (self.shape, constants.get(WINDOWED)) {
-            (Shape::AttendPart, Some(Const::Int(1))) => Shape::Attend,
+        match (self.shape, constants.get(USE)) {
+            (Shape::AttendPart, Some(Const::Int(1 | FOLDED))) => Shape::Attend,
+            (Shape::AttendPart, Some(Const::Int(3))) => Shape::AttendFolded,
             (shape, _) => shape,
         }
     }

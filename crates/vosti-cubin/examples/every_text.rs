@@ -46,7 +46,6 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbe
             ("D", _) => part(constant("DP")).into(),
             ("HALF", _) => part(constant("HP")).into(),
             ("GROUP", _) => group.into(),
-            ("HEADS", "attend_combine") => (pick(8, 2) * group).into(),
             ("HEADS" | "K_FIRST", _) => pick(32, 4).into(),
             ("KV_HEADS", _) => pick(8, 2).into(),
             ("KEY_HEADS", _) => pick(16, 2).into(),

@@ -149,6 +149,7 @@ fn shape_name(shape: Shape) -> &'static str {
         Shape::Attend => "attend",
         Shape::AttendPart => "attend_part",
         Shape::AttendCombine => "attend_combine",
+        Shape::AttendFolded => "attend_folded",
         Shape::RecurStore => "recur_store",
         Shape::RecurRead => "recur_read",
     }

@@ -6,8 +6,8 @@
 //! here has a default. Read next: [`crate::problem`], then [`crate::polynomial`].
 
 use crate::premises::Premises;
-use crate::problem::{Axis, Dim, Problem, ProblemError};
-use vosti_contract::{Const, Constants, Number, NumberKind, WINDOWED};
+use crate::problem::{Axis, Dim, Problem, ProblemError, Uses};
+use vosti_contract::{Const, Constants, FOLDED, Number, NumberKind, USE};
 use vosti_tile::{Kernel, Scalar};
 
 /// A multiple of a dimension: `times`, and the dimension's place among the problem's numbers.
@@ -112,13 +112,17 @@ fn reason(error: ProblemError) -> String {
 
 impl Problem {
     /// This problem with constants in the place of its dimensions and numbers. The kernel is not changed: it stays the one
-    /// that was proved. Where the value of `WINDOWED` is 1, this is the windowed case. An error in words if a value is missing,
+    /// that was proved. The value of `USE` chooses the case. An error in words if a value is missing,
     /// of another type or out of range, or if a condition does not hold.
     pub fn at(&self, values: &Constants) -> Result<Problem, String> {
-        if let Some(windowed) = &self.windowed
-            && values.get(WINDOWED) == Some(&Const::Int(1))
-        {
-            return windowed.at(values);
+        let other = match values.get(USE) {
+            Some(Const::Int(1)) => &self.uses.windowed,
+            Some(Const::Int(FOLDED)) => &self.uses.folded,
+            Some(Const::Int(3)) => &self.uses.storing,
+            _ => &None,
+        };
+        if let Some(problem) = other {
+            return problem.at(values);
         }
         let mut found = vec![];
         for number in &self.numbers {
@@ -160,8 +164,8 @@ impl Problem {
             let value = value.and_then(|v| i64::try_from(v).ok());
             bound.constants.extend(value.map(|v| (number.name.clone(), Const::Int(v))));
         }
-        bound.windowed = None;
-        bound.flag = None;
+        bound.uses = Uses::default();
+        bound.chosen_use = None;
         bound.numbers.clear();
         bound.conditions.clear();
         Ok(bound)

@@ -7,6 +7,7 @@
 
 use crate::facts::Class;
 use crate::memo::Goals;
+use crate::problem::Problem;
 use crate::prover::{Prover, Side};
 use crate::run::{Def, Env};
 use crate::term::Term;
@@ -129,6 +130,9 @@ impl<'k> Prover<'k, '_> {
     }
 
     fn equal_structure(&mut self, l: &At, r: &At, mode: Mode) -> Proof {
+        if self.stored_part(l, r)? {
+            return Ok(());
+        }
         match (self.runs[0].def(l.v), self.runs[1].def(r.v)) {
             (Def::Op(a, i), Def::Op(b, j)) => match (&a.kind, &b.kind) {
                 (OpKind::For { .. }, OpKind::For { .. }) => self.equal_loops((a, i, l), (b, j, r), mode),
@@ -136,8 +140,7 @@ impl<'k> Prover<'k, '_> {
                 _ => self.equal_ops(a, l, b, r, mode),
             },
             (Def::Arg(a, i), Def::Arg(b, j)) => self.equal_args((a, i, l), (b, j, r), mode),
-            // Both runs belong to one deployment, so a number has one value. `compatible` has compared the lists.
-            (Def::Number(i), Def::Number(j)) if i == j => Ok(()),
+            (Def::Number(i), Def::Number(j)) if self.one_number(i, j) => Ok(()),
             _ => {
                 if let Some((l, r)) = self.decided(l, r)? {
                     return self.equal(&l, &r, mode);
@@ -146,6 +149,14 @@ impl<'k> Prover<'k, '_> {
                 self.fail(Obligation::Alignment, line, "the runs compute this by different operations")
             }
         }
+    }
+
+    /// Both runs belong to one deployment, so a number has one value: but for the one that chooses what each run is. `compatible`
+    /// has compared their ranges.
+    fn one_number(&self, i: usize, j: usize) -> bool {
+        let [l, r] = [&self.runs[0].problem, &self.runs[1].problem];
+        let value = |problem: &Problem, at: usize| problem.chosen_use.filter(|(place, _)| *place == at);
+        l.numbers[i].name == r.numbers[j].name && value(l, i).map(|(_, use_)| use_) == value(r, j).map(|(_, use_)| use_)
     }
 
     /// If one side is a select or a branch whose condition follows from the assumptions, it *is* the value that it takes: the
@@ -437,11 +448,15 @@ impl<'k> Prover<'k, '_> {
         if mode == Mode::UpToZeroSign {
             let mut candidates = vec![];
             self.select_conditions(&al, &mut candidates, &mut HashSet::new())?;
-            for seen in candidates {
-                if self.masked_factor(seen, &al, &bl, &br)? {
-                    self.tell("lanes masked in the left factor are +0 (or NaN in both runs) times something finite: the right factor is needed in seen lanes only");
-                    return self.under(&[seen], |p| p.equal(&bl, &br, Mode::Exact));
+            let mut seen = vec![];
+            for candidate in candidates {
+                if self.masked_factor(candidate, &al, &bl, &br)? {
+                    seen.push(candidate);
                 }
+            }
+            if !seen.is_empty() {
+                self.tell("lanes masked in the left factor are +0 (or NaN in both runs) times something finite: the right factor is needed in seen lanes only");
+                return self.under(&seen, |p| p.equal(&bl, &br, Mode::Exact));
             }
         }
         self.equal(&bl, &br, Mode::Exact)

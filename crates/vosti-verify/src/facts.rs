@@ -1,6 +1,6 @@
 //! Forward facts about float values: what a masked lane is known to hold, and what is finite.
 //!
-//! IEEE arithmetic only: -inf minus anything is -inf or NaN; exp of that is +0 or NaN. Never `x * 0 = 0`.
+//! IEEE arithmetic only: -inf minus anything is -inf or NaN; exp of that is +0 or NaN; `x * 1` is x. Never `x * 0 = 0`.
 
 use crate::equal::At;
 use crate::prover::{Prover, Side};
@@ -15,6 +15,7 @@ pub enum Class {
     /// +0
     Zero,
     ZeroOrNan,
+    One,
     NegInf,
     NegInfOrNan,
     Unknown,
@@ -58,6 +59,7 @@ impl Prover<'_, '_> {
         Ok(match &op.kind {
             OpKind::Constant { value: Literal::Float(bits), .. } => match f32::from_bits(*bits) {
                 x if x.to_bits() == 0 => Class::Zero,
+                x if x.to_bits() == 1f32.to_bits() => Class::One,
                 x if x == f32::NEG_INFINITY => Class::NegInf,
                 _ => Class::Unknown,
             },

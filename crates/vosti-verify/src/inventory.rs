@@ -5,7 +5,7 @@ use crate::certificate::{Certificate, certificate};
 use crate::problem::Problem;
 use crate::record;
 use crate::solver::{Counts, Solver, SolverError, find_cvc5, find_z3};
-use crate::verify::{Verification, verify_in_place_of, verify_or_refute};
+use crate::verify::{Verification, verify_folded, verify_in_place_of, verify_or_refute};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -174,6 +174,15 @@ fn one(
             _ if !verification.verdict.is_proved() => break,
             Err(error) => return Ok((Verification::refused(stem, &error), None)),
             Ok(first) => verify_in_place_of(&first, &problem, &mut verification, REPLAYS, solver)?,
+        }
+    }
+    for second in vosti_kernels::parse_stem(stem).map_or(vec![], |spec| vosti_kernels::folds(&spec)) {
+        let second = second.to_string();
+        let Some(text) = find(&second) else { continue };
+        match Problem::of_text(&second, text) {
+            _ if !verification.verdict.is_proved() => break,
+            Err(error) => return Ok((Verification::refused(stem, &error), None)),
+            Ok(second) => verify_folded(&problem, &second, &mut verification, solver)?,
         }
     }
     let certificate = certificate(&problem, &verification, "");

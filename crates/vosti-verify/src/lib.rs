@@ -17,6 +17,7 @@ mod declared;
 mod dimension;
 mod equal;
 mod facts;
+mod folded;
 mod integers;
 mod inventory;
 mod loops;

@@ -5,13 +5,14 @@
 //! iterations that only one of them runs leave the needed state as it was, bit for bit.
 
 use crate::equal::{At, AxisRelation, Demand, Frame, Mode};
+use crate::facts::Class;
 use crate::memo::Goals;
 use crate::prover::{Prover, Side};
 use crate::run::{Def, Env, Trip};
 use crate::term::{Node, Term};
-use crate::verdict::{Failure, Obligation, Proof, Trouble};
+use crate::verdict::{Assumption, Failure, Obligation, Proof, Trouble};
 use vosti_contract::Shape;
-use vosti_tile::{Line, Op, OpKind, Value};
+use vosti_tile::{Binary, Line, Op, OpKind, Value};
 
 /// How the iterations of two loops correspond.
 struct Alignment {
@@ -212,38 +213,67 @@ impl<'k> Prover<'k, '_> {
             return Ok(());
         }
         let (nl, nr) = (self.t.not(el), self.t.not(er));
-        self.under(&[el, nr], |p| p.unchanged(Side::L, &l, left.args[k]))?;
-        self.under(&[er, nl], |p| p.unchanged(Side::R, &r, right.args[m]))
+        self.under(&[el, nr], |p| p.unchanged(Side::L, &l, left.args[k], demand.mode))?;
+        self.under(&[er, nl], |p| p.unchanged(Side::R, &r, right.args[m], demand.mode))
     }
 
-    /// Proves that the yielded value is the loop's argument, bit for bit.
-    pub(crate) fn unchanged(&mut self, side: Side, at: &At, arg: Value) -> Proof {
+    /// Proves that the yielded value is the loop's argument.
+    pub(crate) fn unchanged(&mut self, side: Side, at: &At, arg: Value, mode: Mode) -> Proof {
         self.work()?;
         if at.v == arg {
             self.tell("an iteration of one run alone keeps the state as it was");
             return Ok(());
         }
-        let line = self.runs[side.index()].line(at.v);
-        if let Def::Op(op, _) = self.runs[side.index()].def(at.v)
-            && let OpKind::Select { cond, a, b } = &op.kind
-        {
-            let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
-            let (run, t) = self.run(side);
-            let cond = run.int(t, *cond, &idx, &at.env)?;
-            let not = self.t.not(cond);
-            self.under(&[cond], |p| p.unchanged(side, &at.same_lane(*a), arg))?;
-            return self.under(&[not], |p| p.unchanged(side, &at.same_lane(*b), arg));
+        let run = &self.runs[side.index()];
+        let line = run.line(at.v);
+        let Def::Op(op, result) = run.def(at.v) else {
+            return self.fail(Obligation::LoopRange, line, "an iteration that only one run makes may change the selected state");
+        };
+        match &op.kind {
+            OpKind::Select { cond, a, b } => {
+                let idx = if self.runs[side.index()].shape(*cond).is_empty() { vec![] } else { at.idx.clone() };
+                let (yes, no) = (at.same_lane(*a), at.same_lane(*b));
+                self.unchanged_either_way(side, at.with(*cond, idx), [yes, no], arg, mode)
+            }
+            OpKind::If { cond, then, otherwise } => {
+                let (yes, no) = (at.same_lane(then.yields[result]), at.same_lane(otherwise.yields[result]));
+                self.unchanged_either_way(side, at.with(*cond, vec![]), [yes, no], arg, mode)
+            }
+            OpKind::Binary { op: Binary::MulF, a, b } if self.class(side, &at.same_lane(*b))? == Class::One => {
+                self.unchanged(side, &at.same_lane(*a), arg, mode)
+            }
+            OpKind::Dot { a, b, acc } if mode == Mode::UpToZeroSign && self.adds_zeros(side, at, [*a, *b])? => {
+                self.tell("an iteration of one run alone adds products of +0 and something finite");
+                self.unchanged(side, &at.same_lane(*acc), arg, mode)
+            }
+            _ => {
+                let why = "an iteration that only one run makes may change the selected state";
+                self.fail(Obligation::LoopRange, line, why)
+            }
         }
-        if let Def::Op(op, result) = self.runs[side.index()].def(at.v)
-            && let OpKind::If { cond, then, otherwise } = &op.kind
-        {
-            let (run, t) = self.run(side);
-            let cond = run.int(t, *cond, &[], &at.env)?;
-            let not = self.t.not(cond);
-            self.under(&[cond], |p| p.unchanged(side, &at.same_lane(then.yields[result]), arg))?;
-            return self.under(&[not], |p| p.unchanged(side, &at.same_lane(otherwise.yields[result]), arg));
+    }
+
+    fn unchanged_either_way(&mut self, side: Side, cond: At, [yes, no]: [At; 2], arg: Value, mode: Mode) -> Proof {
+        let (run, t) = self.run(side);
+        let cond = run.int(t, cond.v, &cond.idx, &cond.env)?;
+        let not = self.t.not(cond);
+        self.under(&[cond], |p| p.unchanged(side, &yes, arg, mode))?;
+        self.under(&[not], |p| p.unchanged(side, &no, arg, mode))
+    }
+
+    /// Whether all products that a dot of floats sums in a lane are +0 times something finite.
+    fn adds_zeros(&mut self, side: Side, at: &At, [a, b]: [Value; 2]) -> Proof<bool> {
+        let run = &self.runs[side.index()];
+        if !run.problem.kernel.ty(a).elem().is_float() {
+            return Ok(false);
         }
-        self.fail(Obligation::LoopRange, line, "an iteration that only one run makes may change the selected state")
+        let k = self.lane(self.runs[side.index()].shape(a)[1]);
+        let (left, right) = (at.with(a, vec![at.idx[0], k]), at.with(b, vec![k, at.idx[1]]));
+        let zeros = self.class(side, &left)? == Class::Zero && self.finite(side, &right)?;
+        if zeros {
+            self.assumptions.insert(Assumption::DotMaskedLanes);
+        }
+        Ok(zeros)
     }
 
     /// Two loop-carried values: the induction hypothesis, or a new relation that it must include.

@@ -100,7 +100,11 @@ impl<'k> Prover<'k, '_> {
                 }
                 Ok((self.t.and(&goal), "the chosen row, same column"))
             }
-            Role::CacheK | Role::CacheV if matches!(shape, Shape::Attend | Shape::AttendPart) => self.same_key(l, r),
+            Role::CacheK | Role::CacheV
+                if matches!(shape, Shape::Attend | Shape::AttendPart | Shape::AttendFolded) =>
+            {
+                self.same_key(l, r)
+            }
             Role::Scratch(_) if shape == Shape::AttendCombine => self.same_part(l, r),
             Role::Entry(_) | Role::State(_) => self.same_entry(l, r),
             _ => Ok((self.t.bool(false), "nothing is promised of it")),
@@ -108,7 +112,7 @@ impl<'k> Prover<'k, '_> {
     }
 
     /// The two cells hold partial results of the chosen row, of one split that begins at the row's position or before.
-    fn same_part(&mut self, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
+    pub(crate) fn same_part(&mut self, l: (usize, Term), r: (usize, Term)) -> Proof<(Term, &'static str)> {
         const WORDS: &str = "the chosen row, same split, head and column, of a split that the row sees";
         let a = self.coordinates(Side::L, l.0, l.1)?;
         let b = self.coordinates(Side::R, r.0, r.1)?;

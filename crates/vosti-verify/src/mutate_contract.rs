@@ -62,7 +62,7 @@ const ROLES: [&str; 36] = [
 
 /// Names that a shape gives a meaning to.
 const NAMES: [&str; 13] =
-    ["SPLIT", "ROWS", "V", "PAGE", "WINDOW", "BQ", "HEADS", "KV_HEADS", "GROUP", "D", "BM", "rows", "WINDOWED"];
+    ["SPLIT", "ROWS", "V", "PAGE", "WINDOW", "BQ", "HEADS", "KV_HEADS", "GROUP", "D", "BM", "rows", "USE"];
 
 const AXES: [&str; 11] = [
     "rows",

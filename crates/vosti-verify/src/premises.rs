@@ -169,6 +169,8 @@ fn times(all: &Option<(i128, Vec<usize>)>, of: &Option<(i128, Vec<usize>)>) -> b
 pub struct Dimensions {
     pub vocabulary: Option<Dim>,
     pub window: Option<Dim>,
+    /// Attention over all keys in one launch, whatever the contract calls WINDOW.
+    pub folded: bool,
 }
 
 /// The premises of a shape. `tokens`: its rows have tokens. `int` gives an integer of the contract and notes that it is used.
@@ -194,13 +196,16 @@ pub fn of(shape: Shape, tokens: bool, dimensions: Dimensions, int: Int) -> Resul
             Premises::Rowwise { vocabulary: tokens.then(vocabulary).transpose()? }
         }
         Shape::StoreKv => Premises::StoreKv { page: page()? },
+        Shape::Attend if dimensions.folded => {
+            Premises::Attend { page: page()?, tile_rows: tile_rows()?, window: None }
+        }
         Shape::Attend => {
             let constant = || Ok::<_, String>(Some(range(0, limit::CONTEXT, "WINDOW")?).filter(|window| *window > 0));
             let window =
                 dimensions.window.map_or_else(|| Ok(constant()?.map(Dim::Const)), |of| Ok::<_, String>(Some(of)))?;
             Premises::Attend { page: page()?, tile_rows: tile_rows()?, window }
         }
-        Shape::AttendPart => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },
+        Shape::AttendPart | Shape::AttendFolded => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },
         Shape::AttendCombine => Premises::AttendCombine { tile_rows: tile_rows()?, splits: splits()? },
         Shape::RecurStore => Premises::RecurStore { page: page()? },
         Shape::RecurRead => Premises::RecurRead { page: page()?, tile_rows: tile_rows()? },
@@ -214,7 +219,7 @@ fn needed(shape: Shape) -> &'static [Role] {
         Shape::Rowwise => &[Rows, Out(0)],
         Shape::StoreKv => &[Rows, Slots, CacheK, CacheV],
         Shape::Attend => &[In(0), Out(0), PageTable, TileTable, TileRow, TileRows, TilePos, CacheK, CacheV],
-        Shape::AttendPart => {
+        Shape::AttendPart | Shape::AttendFolded => {
             &[In(0), Out(0), Scratch(0), PageTable, TileTable, TileRow, TileRows, TilePos, CacheK, CacheV]
         }
         Shape::AttendCombine => &[Scratch(0), Out(0), TileRow, TileRows, TilePos],
@@ -230,7 +235,7 @@ fn permitted(shape: Shape, role: Role) -> bool {
         (_, Role::Weight(_))
             | (Shape::Rowwise, Role::In(_) | Role::Out(_) | Role::Tokens | Role::Positions | Role::RowIndex)
             | (Shape::StoreKv, Role::In(_) | Role::Positions)
-            | (Shape::Attend | Shape::AttendPart | Shape::AttendCombine, Role::Scratch(_))
+            | (Shape::Attend | Shape::AttendPart | Shape::AttendCombine | Shape::AttendFolded, Role::Scratch(_))
             | (Shape::RecurStore | Shape::RecurRead, Role::In(_) | Role::Entry(_) | Role::State(_))
     )
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
-use vosti_contract::{Const, Constants, Contract, Dtype, Number, Role, Shape, WINDOWED};
+use vosti_contract::{Const, Constants, Contract, Dtype, FOLDED, Number, Role, Shape, USE};
 use vosti_tile::{Kernel, Scalar};
 
 /// Bounds that the core or the launcher enforce; every proof is relative to them.
@@ -176,11 +176,29 @@ pub struct Problem {
     pub ttir_hash: String,
     /// The contract as it is written: replays read it by themselves.
     pub statement: Statement,
-    /// If the contract has the dimension [`WINDOWED`]: the same text where that is 1, and this problem is where it is 0. Both
-    /// are proved.
+    /// The same text with other values of the dimension [`USE`]. Each is proved.
+    pub uses: Uses,
+    /// The place of [`USE`] among the numbers, and its value here.
+    pub(crate) chosen_use: Option<(usize, i128)>,
+}
+
+/// What a text is used for besides, where the contract has the dimension [`USE`].
+#[derive(Default)]
+pub struct Uses {
+    /// Attention over a window.
     pub windowed: Option<Box<Problem>>,
-    /// The place of [`WINDOWED`] among the numbers, and its value here.
-    pub(crate) flag: Option<(usize, i128)>,
+    /// A launch that folds its own splits.
+    pub folded: Option<Box<Problem>>,
+    /// One that stores their partial results too.
+    pub storing: Option<Box<Problem>>,
+}
+
+impl Uses {
+    /// The same declarations around another kernel.
+    fn with_kernel(&self, kernel: &Kernel) -> Uses {
+        let of = |problem: &Option<Box<Problem>>| Some(Box::new(problem.as_ref()?.with_kernel(kernel.clone())));
+        Uses { windowed: of(&self.windowed), folded: of(&self.folded), storing: of(&self.storing) }
+    }
 }
 
 /// A contract as it is written.
@@ -258,34 +276,35 @@ impl Problem {
         constants: &Constants,
         statement: Statement,
     ) -> Result<Problem, ProblemError> {
-        let flag = contract.numbers.iter().find(|number| number.name == WINDOWED);
-        if contract.shape == Shape::AttendPart && constants.contains_key(WINDOWED) {
-            let why = format!("{WINDOWED} is a dimension, and no constant");
-            return Err(ProblemError::Contract { kernel: name.to_string(), why });
+        let fail = |why: String| Err(ProblemError::Contract { kernel: name.to_string(), why });
+        if contract.shape == Shape::AttendPart && constants.contains_key(USE) {
+            return fail(format!("{USE} is a dimension, and no constant"));
         }
         let case = |value| Problem::case(name, ttir, contract, constants, statement.clone(), value);
-        match flag.filter(|_| contract.shape == Shape::AttendPart) {
+        let other = |value| case(Some(value)).map(|problem| Some(Box::new(problem)));
+        let number = contract.numbers.iter().find(|number| number.name == USE);
+        match number.filter(|_| contract.shape == Shape::AttendPart).map(dimension::range) {
             None => case(None),
-            Some(flag) if dimension::range(flag) == Some((0, 1)) => {
-                Ok(Problem { windowed: Some(Box::new(case(Some(1))?)), ..case(Some(0))? })
+            Some(Some((0, 1))) => Ok(Problem { uses: Uses { windowed: other(1)?, ..Uses::default() }, ..case(Some(0))? }),
+            Some(Some((0, 3))) => {
+                let uses = Uses { windowed: other(1)?, folded: other(FOLDED)?, storing: other(3)? };
+                Ok(Problem { uses, ..case(Some(0))? })
             }
-            Some(_) => Err(ProblemError::Contract {
-                kernel: name.to_string(),
-                why: format!("{WINDOWED} is a choice, and its range is 0..1"),
-            }),
+            Some(_) => fail(format!("{USE} is a choice, and its range is 0..1 or 0..3")),
         }
     }
 
-    /// The problem of one value of [`WINDOWED`], where the contract has it.
+    /// The problem of one value of [`USE`], where the contract has it.
     fn case(
         name: &str,
         ttir: &str,
         contract: &Contract,
         constants: &Constants,
         statement: Statement,
-        windowed: Option<i64>,
+        chosen: Option<i64>,
     ) -> Result<Problem, ProblemError> {
-        let shape = if windowed == Some(1) { Shape::Attend } else { contract.shape };
+        let choice: Constants = chosen.map(|value| (USE.to_string(), Const::Int(value))).into_iter().collect();
+        let shape = contract.shape_of(&choice);
         let fail = |why: String| Err(ProblemError::Contract { kernel: name.to_string(), why });
         let kernel =
             vosti_tile::lift(ttir).map_err(|source| ProblemError::Lift { kernel: name.to_string(), source })?;
@@ -298,8 +317,8 @@ impl Problem {
                 || name.contains(['@', '|'])
         };
         let numbers = dimension::numbers(name, &kernel, &contract.numbers, taken)?;
-        let flag = windowed.and_then(|value| Some((numbers.iter().position(|n| n.name == WINDOWED)?, value)));
-        constants.extend(flag.map(|(_, value)| (WINDOWED.to_string(), Const::Int(value))));
+        let chosen_use = chosen.and_then(|value| Some((numbers.iter().position(|n| n.name == USE)?, i128::from(value))));
+        constants.extend(choice.clone());
         let maker = Maker {
             name,
             act: statement.act,
@@ -309,14 +328,14 @@ impl Problem {
             taken: RefCell::new(BTreeSet::new()),
             place: RefCell::default(),
         };
-        if flag.is_some() {
-            maker.int(WINDOWED);
-        }
+        chosen.and_then(|_| maker.int(USE));
         let params = &contract.params;
         let tokens = params.iter().any(|p| p.role == Role::Tokens);
+        let folded = chosen == Some(FOLDED);
         let dimensions = premises::Dimensions {
             vocabulary: maker.premise("V", tokens, limit::SLOTS)?,
-            window: maker.premise("WINDOW", shape == Shape::Attend, limit::CONTEXT)?,
+            window: maker.premise("WINDOW", shape == Shape::Attend && !folded, limit::CONTEXT)?,
+            folded,
         };
         let premises = premises::of(shape, tokens, dimensions, &|name| maker.int(name)).map_err(bad)?;
         let mut buffers = vec![];
@@ -347,9 +366,7 @@ impl Problem {
                 contract.shape
             ));
         }
-        if flag.is_some() {
-            constants.remove(WINDOWED);
-        }
+        choice.keys().for_each(|name| _ = constants.remove(name));
         Ok(Problem {
             name: name.to_string(),
             kernel,
@@ -363,8 +380,8 @@ impl Problem {
             text,
             ttir_hash: vosti_kernels::ttir_hash(ttir).to_hex().to_string(),
             statement,
-            windowed: None,
-            flag: flag.map(|(at, value)| (at, i128::from(value))),
+            uses: Uses::default(),
+            chosen_use,
         })
     }
 
@@ -372,8 +389,8 @@ impl Problem {
     pub fn with_kernel(&self, kernel: Kernel) -> Problem {
         Problem {
             name: self.name.clone(),
-            windowed: self.windowed.as_ref().map(|problem| Box::new(problem.with_kernel(kernel.clone()))),
-            flag: self.flag,
+            uses: self.uses.with_kernel(&kernel),
+            chosen_use: self.chosen_use,
             kernel,
             shape: self.shape,
             premises: self.premises,

@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Attend,
     Part,
     Combine,
+    /// One launch of all rows that leaves partial results too.
+    Folded,
     RecurStore,
     RecurRead,
 }
@@ -77,7 +79,7 @@ pub(crate) struct Reading {
     /// In the order in which the kernel takes them.
     pub parameters: Vec<Parameter>,
     axes: Vec<String>,
-    integers: BTreeMap<String, i64>,
+    pub integers: BTreeMap<String, i64>,
 }
 
 /// What a kernel takes besides buffers, in its order.
@@ -216,9 +218,10 @@ impl Reading {
             }
         }
         let axes = texts(table.get("grid"))?;
-        // One text for both: with a window it is all of attention.
-        let kind = match (kind, integers.get("WINDOWED")) {
-            (Kind::Part, Some(1)) => Kind::Attend,
+        // One text for several: with a window, or where it folds its splits, it is all of attention.
+        let kind = match (kind, integers.get("USE")) {
+            (Kind::Part, Some(1 | 2)) => Kind::Attend,
+            (Kind::Part, Some(3)) => Kind::Folded,
             _ => kind,
         };
         let mut reading = Reading { kind, parameters: vec![], axes, integers };

@@ -420,7 +420,7 @@ impl<'k> Prover<'k, '_> {
             let earlier = self.t.lt(since, done);
             let later = around.inside(*index, since);
             let kept = At::new(body.yields[k], at.idx.clone(), &later);
-            match self.under(&[next, earlier], |p| p.unchanged(side, &kept, args[k])) {
+            match self.under(&[next, earlier], |p| p.unchanged(side, &kept, args[k], Mode::Exact)) {
                 Ok(()) => {}
                 Err(Trouble::Failed(_)) => continue,
                 Err(other) => return Err(other),

@@ -228,8 +228,8 @@ const SIZES: [i64; 20] = [1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 31, 33, 40, 47, 63, 
 /// A dimension whose range ends here or below gets only the six smallest of [`SIZES`].
 const FEW: i64 = 4096;
 
-/// Values of a dimension that chooses a branch.
-const FLAG: [i64; 2] = [0, 1];
+/// Values of a dimension that chooses a branch; one of two values has the first two.
+const FLAG: [i64; 4] = [0, 1, 2, 3];
 
 /// Dimensions are drawn small and ragged, so that tails and the first cells of the next row are reached.
 fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
@@ -245,7 +245,8 @@ fn drawn(left: &Problem, right: &Problem, random: &mut Random) -> Made<Drawn> {
             Free::Natural { least, most, .. } => {
                 // Counts of heads stay small, because the size of heads multiplies them; a flag is 0 as often as 1.
                 let sizes = match *most {
-                    1 => &FLAG[..],
+                    1 => &FLAG[..2],
+                    _ if name == "USE" => &FLAG[..],
                     ..=FEW => &SIZES[..6],
                     _ => &SIZES[..],
                 };

@@ -49,7 +49,7 @@ struct Run<'p> {
 
 fn dims(reading: &Reading) -> Result<Dims, String> {
     let n = |name: &str| reading.natural(name);
-    let split = matches!(reading.kind, Kind::Part | Kind::Combine);
+    let split = matches!(reading.kind, Kind::Part | Kind::Combine | Kind::Folded);
     let queries = reading.find(What::In(0)).map(|i| &reading.parameters[i]);
     let heads = n("HEADS").or_else(|_| Ok::<_, String>(n("KV_HEADS")? * n("GROUP")?))?;
     Ok(Dims {
@@ -60,7 +60,12 @@ fn dims(reading: &Reading) -> Result<Dims, String> {
         kv: if reading.kind == Kind::Combine { 1 } else { n("KV_HEADS")? },
         page: if reading.kind == Kind::Combine { 16 } else { n("PAGE")? },
         d: n("D")?,
-        window: if reading.kind == Kind::Attend { reading.whole("WINDOW")? } else { 0 },
+        // A launch that folds its splits has no window, whatever the contract calls so.
+        window: match (reading.kind, reading.integers.get("USE")) {
+            (Kind::Attend, Some(2)) => 0,
+            (Kind::Attend, _) => reading.whole("WINDOW")?,
+            _ => 0,
+        },
         bq: n("BQ")?,
         splits: if split { Some((n("SPLIT")?, n("ROWS")?)) } else { None },
     })
@@ -169,7 +174,7 @@ fn stray_write(run: &Run, d: &Dims, before: &[Buffer]) -> Option<String> {
 
 impl Dims {
     fn writes(&self, what: What) -> bool {
-        matches!(what, What::Out(_)) || (matches!(what, What::Scratch(_)) && self.kind == Kind::Part)
+        matches!(what, What::Out(_)) || (matches!(what, What::Scratch(_)) && matches!(self.kind, Kind::Part | Kind::Folded))
     }
 
     /// Whether the contract names a row's cells of a parameter, by the row's position. The first of two launches writes the
@@ -177,7 +182,8 @@ impl Dims {
     fn names(&self, what: What, position: usize) -> bool {
         let Some((size, _)) = self.splits else { return true };
         let early = position < size;
-        early == (self.kind == Kind::Part && matches!(what, What::Out(_)))
+        (self.kind == Kind::Folded && matches!(what, What::Out(_)))
+            || early == (self.kind == Kind::Part && matches!(what, What::Out(_)))
     }
 
     /// The cells of a row of a buffer; in scratch, those of all splits that a row at `position` sees.

@@ -165,7 +165,7 @@ impl Assumption {
             DotRowUniform => "dot: every row of the tile is computed by the same function of its operands",
             DotColumnUniform => "dot: every column of the tile is computed by the same function of its operands",
             DotMaskedLanes => {
-                "dot: a product of +0 and a finite number, or the sign of an accumulator's zero, changes the result at most in the sign of a zero"
+                "dot: a product of +0 and a finite number, or the sign of an accumulator's zero, changes the result at most in the sign of a zero; with such products alone the result is the accumulator"
             }
             ReduceLaneLocal => "reduce: a result lane depends on the lanes along the axis only",
             ReduceRowUniform => "reduce: every result lane is computed by the same function of its operands",

@@ -5,7 +5,7 @@ use crate::certificate::StandsFor;
 use crate::certificate::extent;
 use crate::equal::{At, Mode};
 use crate::premises::Premises;
-use crate::problem::{Axis, Problem, ProblemError};
+use crate::problem::{Axis, Problem, ProblemError, Uses};
 use crate::prover::{Access, Placed, Prover, Side};
 use crate::recur;
 use crate::solver::{Solver, SolverError};
@@ -13,8 +13,7 @@ use crate::term::Term;
 use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble, Verdict};
 use crate::world::shared_facts;
 use std::time::{Duration, Instant};
-use vosti_contract::contract::WINDOWED;
-use vosti_contract::{Role, Shape};
+use vosti_contract::{FOLDED, Role, Shape, USE};
 use vosti_tile::{Line, OpKind};
 
 /// The result of verifying one contract: verdict, assumptions, proof and cost.
@@ -79,24 +78,50 @@ pub fn verify(problem: &Problem, solver: &mut Solver) -> Result<Verification, So
     verify_pair(problem, problem, solver)
 }
 
-/// Proves that two specialisations give equal selected outputs for equal selected inputs: for both values of `WINDOWED`, where
-/// they have it.
+/// Proves that two specialisations give equal selected outputs for equal selected inputs: for each value of `USE`, where they have
+/// it.
 pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
     let mut verification = verify_case(left, right, solver)?;
     verification.contract = contract_name(left);
-    match (&left.windowed, &right.windowed) {
-        (None, None) => {}
-        (Some(l), Some(r)) if verification.verdict.is_proved() => {
-            let windowed = verify_case(l, r, solver)?;
-            verification.add(&format!("where {WINDOWED} is 1:"), windowed);
+    let pairs = |of: fn(&Uses) -> &Option<Box<Problem>>| [of(&left.uses), of(&right.uses)].map(Option::as_deref);
+    for (value, pair) in [(1, pairs(|uses| &uses.windowed)), (FOLDED, pairs(|uses| &uses.folded))] {
+        match pair {
+            _ if !verification.verdict.is_proved() => break,
+            [None, None] => {}
+            [Some(l), Some(r)] => verification.add(&format!("where {USE} is {value}:"), verify_case(l, r, solver)?),
+            _ => {
+                let why = format!("{USE} has other values in the two kernels");
+                verification.verdict = Verdict::Unknown(Failure::new(Obligation::Contract, Line::default(), why));
+            }
         }
-        (Some(_), Some(_)) => {}
-        _ => {
-            let why = format!("{WINDOWED} is a dimension of one of the two kernels");
-            verification.verdict = Verdict::Unknown(Failure::new(Obligation::Contract, Line::default(), why));
+    }
+    let (same, storing) = (std::ptr::eq(left, right), &left.uses.storing);
+    if let (true, true, Some(storing), Some(folded)) = (same, verification.verdict.is_proved(), storing, &left.uses.folded) {
+        let parts = verify_case(storing, left, solver)?;
+        verification.add(&format!("where {USE} is 3 in one run and 0 in the other:"), parts);
+        if verification.verdict.is_proved() {
+            let outputs = verify_case(folded, storing, solver)?;
+            verification.add(&format!("where {USE} is {FOLDED} in one run and 3 in the other:"), outputs);
         }
     }
     Ok(verification)
+}
+
+/// Adds to the proof of an attention that folds its own splits that it gives the bits of its two launches, of which `second` is the
+/// second.
+pub fn verify_folded(
+    problem: &Problem,
+    second: &Problem,
+    verification: &mut Verification,
+    solver: &mut Solver,
+) -> Result<(), SolverError> {
+    let Some(storing) = &problem.uses.storing else { return Ok(()) };
+    let pair = verify_case(storing, second, solver)?;
+    if pair.verdict.is_proved() {
+        verification.stands_for.push(StandsFor { kernel: second.name.clone(), ttir_hash: second.ttir_hash.clone() });
+    }
+    verification.add(&format!("where {USE} is 3, in the place of {}:", second.name), pair);
+    Ok(())
 }
 
 fn verify_case(left: &Problem, right: &Problem, solver: &mut Solver) -> Result<Verification, SolverError> {
@@ -193,8 +218,11 @@ pub fn verify_in_place_of(
 
 /// The contract in a few words: `row-wise`, `causal, window 512`.
 pub fn contract_name(problem: &Problem) -> String {
-    if let Some(windowed) = &problem.windowed {
-        return format!("{} where {WINDOWED} is 0, and {} where it is 1", promise(problem), promise(windowed));
+    let Uses { windowed, folded, .. } = &problem.uses;
+    let other = |value, of: &Option<Box<Problem>>| Some(format!("{} where it is {value}", promise(of.as_ref()?)));
+    let others: Vec<String> = [other(1, windowed), other(FOLDED, folded)].into_iter().flatten().collect();
+    if !others.is_empty() {
+        return format!("{} where {USE} is 0, {}", promise(problem), others.join(", "));
     }
     promise(problem)
 }
@@ -240,6 +268,12 @@ fn claim(problem: &Problem) -> String {
         Premises::StoreKv { .. } => format!(
             "claim: if row x of run L and row y of run R {same}, the cells of their slots get the same, finite values, and only slots of live rows are written"
         ),
+        Premises::AttendPart { splits, .. } if problem.shape == Shape::AttendFolded => {
+            let (size, parts) = (splits.size, names(|r| matches!(r, Role::Scratch(_))));
+            format!(
+                "claim: if position p is row x of run L and row y of run R, with the same query and the same keys and values at 0 <= j <= p through each run's page table, {outs}[x, :] of L and {outs}[y, :] of R are the same, and, if p >= {size}, for each split s with s * {size} <= p, {parts}[s, x] and {parts}[s, y], so far as the other run is to write them"
+            )
+        }
         Premises::AttendPart { splits, .. } => {
             let (size, parts) = (splits.size, names(|r| matches!(r, Role::Scratch(_))));
             format!(
@@ -268,7 +302,7 @@ fn claim(problem: &Problem) -> String {
 }
 
 fn prove(p: &mut Prover, same: bool) -> Proof {
-    compatible(p)?;
+    let compared = compatible(p)?;
     let claimed = claim(p.runs[0].problem);
     p.tell(claimed);
     consistent(p)?;
@@ -283,18 +317,32 @@ fn prove(p: &mut Prover, same: bool) -> Proof {
     }
     p.depth -= 1;
     p.assumptions.insert(Assumption::NanPayload);
-    relate(p)
+    relate(p, compared)
 }
 
-/// A pair must have one contract: shape, roles, extents, dimensions, conditions and premises.
-fn compatible(p: &Prover) -> Proof {
+/// What is compared of a pair's outputs.
+#[derive(Clone, Copy, PartialEq)]
+enum Compared {
+    /// All that both write.
+    All,
+    /// Output rows: only one of the runs writes partial results, or only one reads them.
+    Rows,
+}
+
+/// A pair must have one contract: shape, roles, extents, dimensions, conditions and premises. The pairs of [`crate::folded`] have
+/// two.
+fn compatible(p: &Prover) -> Proof<Compared> {
     let (a, b) = (p.runs[0].problem, p.runs[1].problem);
     let line = Line::default();
-    if a.shape != b.shape {
-        return p.fail(Obligation::Contract, line, "the two kernels have contracts of different shapes");
-    }
-    for buffer in &a.buffers {
-        let twin = b.buffers.iter().find(|o| o.role == buffer.role);
+    let compared = match (a.shape, b.shape) {
+        (x, y) if x == y => Compared::All,
+        (Shape::AttendFolded, Shape::AttendPart) => Compared::All,
+        (Shape::Attend, Shape::AttendFolded) | (Shape::AttendFolded, Shape::AttendCombine) => Compared::Rows,
+        _ => return p.fail(Obligation::Contract, line, "the two kernels have contracts of different shapes"),
+    };
+    let alone = |role: Role| compared == Compared::Rows && matches!(role, Role::Scratch(_)) && a.shape == Shape::Attend;
+    for buffer in b.buffers.iter().filter(|buffer| !alone(buffer.role)) {
+        let twin = a.buffers.iter().find(|o| o.role == buffer.role);
         if twin.is_none_or(|t| (&t.dims, t.elem) != (&buffer.dims, buffer.elem)) {
             let why = format!("`{}` has no counterpart of the same extents and type in the other kernel", buffer.name);
             return p.fail(Obligation::Contract, line, why);
@@ -304,17 +352,24 @@ fn compatible(p: &Prover) -> Proof {
         let own = problem.premises;
         (own.vocabulary(), own.page(), own.window(), own.splits())
     });
-    if (&a.numbers, &a.conditions) != (&b.numbers, &b.conditions) {
+    let (ours, theirs) = (&a.numbers, &b.numbers);
+    let known = theirs.iter().all(|n| ours.contains(n)) && b.conditions.iter().all(|c| a.conditions.iter().any(|own| own.text == c.text));
+    let whole = b.shape == Shape::AttendCombine || (ours, &a.conditions) == (theirs, &b.conditions);
+    if !known || !whole {
         return p.fail(
             Obligation::Contract,
             line,
             "the two kernels have other dimensions or conditions, or take them in another order",
         );
     }
-    if a.buffers.len() != b.buffers.len() || premises[0] != premises[1] {
+    let same = match compared {
+        Compared::All => a.buffers.len() == b.buffers.len() && premises[0] == premises[1],
+        Compared::Rows => b.shape != Shape::AttendCombine || a.splits() == b.splits(),
+    };
+    if !same {
         return p.fail(Obligation::Contract, line, "the two kernels have different buffers, windows or splits");
     }
-    Ok(())
+    Ok(compared)
 }
 
 /// The premises about the chosen rows and about both runs at once.
@@ -341,12 +396,15 @@ fn consistent(p: &mut Prover) -> Proof {
     }
 }
 
-fn relate(p: &mut Prover) -> Proof {
+fn relate(p: &mut Prover, compared: Compared) -> Proof {
     let programs = [p.program(Side::L), p.program(Side::R)];
     let left = p.sites(Side::L, programs[0])?;
     let right = p.sites(Side::R, programs[1])?;
-    let left = p.stores(Side::L, &left)?;
+    let mut left = p.stores(Side::L, &left)?;
     let right = p.stores(Side::R, &right)?;
+    if compared == Compared::Rows {
+        left.retain(|store| matches!(p.runs[0].problem.buffers[store.param].role, Role::Out(_)));
+    }
     if left.is_empty() {
         return p.fail(Obligation::Coverage, Line::default(), "the kernel stores nothing");
     }

@@ -63,7 +63,7 @@ impl World {
             at_least: vec![],
             premises,
         };
-        if let Some((at, value)) = problem.flag {
+        if let Some((at, value)) = problem.chosen_use {
             world.numbers[at] = Some(t.int(value));
         }
         world.conditions = problem.conditions.iter().filter_map(|c| c.fact(t, &world.numbers)).collect();

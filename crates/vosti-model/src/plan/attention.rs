@@ -205,7 +205,7 @@ impl Builder<'_> {
             Some(_) => self.bind("attend", &dims, vec![sinks]),
             None => {
                 let part = self.spec("attend", &dims)?;
-                let combine = self.spec("attend_combine", &[("HEADS", int(attention.heads)), kv_heads, d, sunk])?;
+                let combine = self.spec("attend_combine", &[kv_heads, group, d, sunk])?;
                 let weights = BTreeMap::from([("sinks".to_string(), sinks)]);
                 Ok(self.binding(Binding::split(part, combine, weights)?))
             }
