@@ -205,15 +205,6 @@ pub fn ttir_by_stem(stem: &str) -> Option<&'static str> {
     TEXTS.get(stem).copied()
 }
 
-/// The texts of `attend_combine` whose launch behind one of `attend` gives the bits of that `attend` where it folds its own splits:
-/// those of the same splits and the same rooms. Empty for another kernel. It is proved for each.
-pub fn folds(spec: &Spec) -> Vec<Spec> {
-    let own = |other: &Spec| ["SPLIT", "ROWS", "GP", "DP"].map(|name| other.constants.get(name).copied());
-    let seconds = ttir_stems().into_iter().filter_map(parse_stem).filter(|other| other.kernel == "attend_combine");
-    let text = spec.text();
-    seconds.filter(|other| text.kernel == "attend" && other.act == text.act && own(other) == own(&text)).collect()
-}
-
 /// Specialisations for tests: of each checked-in text, or of each text with four sets of dimensions (small, ragged, 1, and a
 /// model's).
 pub fn examples() -> Vec<Spec> {

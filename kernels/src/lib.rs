@@ -20,10 +20,12 @@ pub mod specialise;
 pub use admitted::{Admitted, Proved};
 pub use error::KernelError;
 pub use inventory::{
-    Kernel, bind, contract, examples, folds, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
+    Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
 };
 pub use quantised::{Format, Part, Quantised, Values};
 pub use request::request;
 pub use scores::{capped, scores, window};
 pub use spec::{Binding, Launch, Scratch, Spec, TensorData};
-pub use specialise::{CPU, CompileOptions, compile_options, higher, specialise, stands_for, targets};
+pub use specialise::{
+    CPU, CompileOptions, compile_options, folds, higher, second_of, specialise, stands_for, targets,
+};

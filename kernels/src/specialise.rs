@@ -52,8 +52,9 @@ static TABLE: LazyLock<Targets> =
 
 /// Keys of the table that are no constants of a kernel: how its TTIR is compiled, and how many of the listed heights of row
 /// tiles a target has, lowest first (all, if the key is missing).
-const OPTIONS: [&str; 3] = ["num_warps", "num_stages", HEIGHTS];
+const OPTIONS: [&str; 4] = ["num_warps", "num_stages", HEIGHTS, FOLDS];
 const HEIGHTS: &str = "heights";
+const FOLDS: &str = "folds";
 
 fn read(text: &str) -> Result<Targets, KernelError> {
     let Table { same, mut own } = toml::from_str(text).map_err(|error| KernelError::Table(error.to_string()))?;
@@ -111,6 +112,35 @@ pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, Kern
         u32::try_from(value).ok().filter(|v| (1..=32).contains(v)).ok_or_else(refused)
     };
     Ok(CompileOptions { num_warps: option("num_warps")?, num_stages: option("num_stages")? })
+}
+
+/// Whether a target has room for a launch of `spec` that folds its own splits (`folds` in the table): it needs a second sum in
+/// registers. False for kernels without splits.
+pub fn folds(target: &str, spec: &Spec) -> Result<bool, KernelError> {
+    let Some(text) = tiles(target, &spec.kernel)?.get(FOLDS).and_then(|tile| tile.at(0)) else { return Ok(false) };
+    let lookup = |name: &str| match spec.constants.get(name) {
+        Some(Const::Int(value)) => Some(*value),
+        _ => None,
+    };
+    Ok(expr::eval(text, &lookup)? != 0)
+}
+
+/// The text of `attend_combine` behind which a text of `attend` gives the bits that it gives where it folds its own splits, if
+/// some target folds there. It is proved.
+pub fn second_of(spec: &Spec) -> Option<Spec> {
+    let (text, second) = (spec.text(), "attend_combine");
+    let target = targets().find(|target| folds(target, &text).is_ok_and(|folds| folds))?;
+    let tiles = tiles(target, second).ok()?;
+    // The rooms are those of `attend`; the tiles are its own, and a number in the table.
+    let constant = |name: &String| {
+        let own = tiles.get(name).and_then(|tile| expr::eval(tile.at(0)?, &|_| None).ok());
+        Some((name.clone(), own.map(Const::Int).or(text.constants.get(name).copied())?))
+    };
+    let contract = crate::contract(second).ok()?;
+    let bound = |name: &String| contract.numbers.iter().any(|number| number.name == *name);
+    let names = kernel(second).ok()?.constants.iter().filter(|name| !bound(name));
+    let constants = names.map(constant).collect::<Option<_>>()?;
+    Some(Spec { kernel: second.into(), act: text.act, constants })
 }
 
 /// The name of the processor's target.

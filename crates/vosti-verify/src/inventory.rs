@@ -176,13 +176,12 @@ fn one(
             Ok(first) => verify_in_place_of(&first, &problem, &mut verification, REPLAYS, solver)?,
         }
     }
-    for second in vosti_kernels::parse_stem(stem).map_or(vec![], |spec| vosti_kernels::folds(&spec)) {
+    if let Some(second) = vosti_kernels::parse_stem(stem).and_then(|spec| vosti_kernels::second_of(&spec)) {
         let second = second.to_string();
-        let Some(text) = find(&second) else { continue };
-        match Problem::of_text(&second, text) {
-            _ if !verification.verdict.is_proved() => break,
-            Err(error) => return Ok((Verification::refused(stem, &error), None)),
-            Ok(second) => verify_folded(&problem, &second, &mut verification, solver)?,
+        match find(&second).filter(|_| verification.verdict.is_proved()).map(|text| Problem::of_text(&second, text)) {
+            None => {}
+            Some(Err(error)) => return Ok((Verification::refused(stem, &error), None)),
+            Some(Ok(second)) => verify_folded(&problem, &second, &mut verification, solver)?,
         }
     }
     let certificate = certificate(&problem, &verification, "");

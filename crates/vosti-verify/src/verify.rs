@@ -600,7 +600,7 @@ fn separated(p: &mut Prover, a: &Access, b: &Access, role: Role) -> Proof<bool> 
         }
         if let Some(position) = p.chosen[0].position {
             let premises = p.runs[0].problem.premises;
-            let early = p.runs[0].problem.shape.early_rows(role) == Some(true);
+            let early = p.runs.iter().any(|run| run.problem.shape.early_rows(role) == Some(true));
             // A position three pages into the request, or in its second split where only partial results are read.
             let far = match premises {
                 Premises::AttendPart { page, splits, .. } if early => (3 * page).min(splits.size - 1),
