@@ -1,6 +1,6 @@
 """Paged causal attention as one text for two promises: over a window, or over one split of the keys.
 
-Where WINDOWED is 1, a row sees WINDOW keys at most, and this is all of attention. Where it is 0, this is `any_attend_part`.
+Where USE is 1, a row sees WINDOW keys at most, and this is all of attention. Where it is 0, this is `any_attend_part`.
 """
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ import triton.language as tl
 
 # /// contract
 # shape = "attend_part"
-# grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT + WINDOWED * 4194304)"]
+# grid = ["tiles", "KV_HEADS", "cdiv(length, SPLIT + USE * 4194304)"]
 # text = ["SOFTCAP"]
 # where = ["GROUP <= GP"]
 # [params]
@@ -26,7 +26,7 @@ import triton.language as tl
 # out = "out 0"
 # KV_HEADS = "dim 1..4096"
 # GROUP = "dim 1..64"
-# WINDOWED = "dim 0..1"
+# USE = "dim 0..1"
 # WINDOW = "dim 1..4194304"
 # SLOPE = "number"
 # [constants]
@@ -46,7 +46,7 @@ import triton.language as tl
 # ///
 @triton.jit
 def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, cache_v, tops, totals, accs, out,
-           KV_HEADS, GROUP, WINDOWED, WINDOW, SLOPE, D: tl.constexpr, PAGE: tl.constexpr, SOFTCAP: tl.constexpr,
+           KV_HEADS, GROUP, USE, WINDOW, SLOPE, D: tl.constexpr, PAGE: tl.constexpr, SOFTCAP: tl.constexpr,
            SPLIT: tl.constexpr, ROWS: tl.constexpr, BQ: tl.constexpr, GP: tl.constexpr):
     LOG2E: tl.constexpr = 1.4426950408889634
     HEADS = KV_HEADS * GROUP
@@ -72,7 +72,7 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
     page_lo = split * (SPLIT // PAGE)
     seen_hi = tl.where(reached, (start + count + (PAGE - 1)) // PAGE, 0)
     page_hi = tl.minimum(seen_hi, page_lo + SPLIT // PAGE)
-    if WINDOWED == 1:
+    if USE == 1:
         done = end
         page_lo = tl.maximum(start - (WINDOW - 1), 0) // PAGE
         page_hi = seen_hi
@@ -94,7 +94,7 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
         j = i * PAGE + tl.arange(0, PAGE)
         seen = j[None, :] <= p[:, None]
         touched = i * PAGE <= p  # some key of this page is seen by the lane
-        if WINDOWED == 1:
+        if USE == 1:
             seen = seen & (j[None, :] > p[:, None] - WINDOW)
             touched = touched & (i * PAGE + (PAGE - 1) > p - WINDOW)
         scores = tl.where(seen, scores, float("-inf"))
@@ -116,7 +116,7 @@ def kernel(q, tile_table, tile_row, tile_rows, tile_pos, page_table, cache_k, ca
         out_tile = tl.make_block_ptr(out + kv * (GROUP * D), (done, GROUP, D), (HEADS * D, D, 1), (first, 0, 0),
                                      (BQ, GP, D), (2, 1, 0))
         tl.store(out_tile, tl.reshape(result.to(out.dtype.element_ty), (BQ, GP, D)), boundary_check=(0, 1))
-    if WINDOWED == 0:
+    if USE == 0:
         if start + count > SPLIT:
             head = split.to(tl.int64) * (ROWS * HEADS) + kv * GROUP
             top_tile = tl.make_block_ptr(tops + head, (end, GROUP, 1), (HEADS, 1, 1), (first, 0, 0), (BQ, GP, 1), (2, 1, 0))

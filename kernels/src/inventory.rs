@@ -236,6 +236,8 @@ pub fn examples() -> Vec<Spec> {
                         flags += 1;
                         Const::Int([lo, hi][high])
                     }
+                    // A choice of four takes each value.
+                    NumberKind::Dimension { lo: lo @ 0, hi: 3 } => Const::Int(lo + which as i64),
                     // A choice of three takes each value.
                     NumberKind::Dimension { lo: lo @ 0, hi: hi @ 2 } => Const::Int(lo + which as i64 % (hi - lo + 1)),
                     NumberKind::Dimension { lo, hi: hi @ ..=4096 } => Const::Int(COUNTS[which][i % 2].clamp(lo, hi)),

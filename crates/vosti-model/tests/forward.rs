@@ -344,7 +344,7 @@ impl<'a> Evaluator<'a> {
         }
         let (kv_heads, group, d) = (int(launch, "KV_HEADS"), int(launch, "GROUP"), int(launch, "D"));
         let heads = kv_heads * group;
-        let known = (int(launch, "WINDOWED") == 1).then(|| int(launch, "WINDOW") as u32);
+        let known = (int(launch, "USE") == 1).then(|| int(launch, "WINDOW") as u32);
         assert_eq!(known, window);
         // If there is a cap, the slope contains half of it and the base of the exponential.
         let (slope, cap) = (float(launch, "SLOPE") * std::f32::consts::LN_2, float(launch, "CAP"));

@@ -388,7 +388,7 @@ fn attended(l: &Launch, row: usize, head: usize, position: usize, pages: &[usize
     let spec = &l.spec;
     let [kv_heads, group, d, page] = ["KV_HEADS", "GROUP", "D", "PAGE"].map(|n| int(spec, n));
     let heads = kv_heads * group;
-    let window = if int(spec, "WINDOWED") == 1 { int(spec, "WINDOW") } else { 0 };
+    let window = if int(spec, "USE") == 1 { int(spec, "WINDOW") } else { 0 };
     let (q, keys, values) = (wide(l, Role::In(0)), wide(l, Role::CacheK), wide(l, Role::CacheV));
     let q = &q[(row * heads + head) * d..][..d];
     let first = if window > 0 { (position + 1).saturating_sub(window) } else { 0 };
@@ -414,7 +414,7 @@ fn attentions() -> Vec<Spec> {
 /// Runs attention, with the second launch if it has one, over the same sequences; its output.
 fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
     execute(first);
-    if int(&first.spec, "WINDOWED") == 1 {
+    if int(&first.spec, "USE") > 0 {
         return first.clone();
     }
     // Tiles of the second launch may have other rows than the first one's.
@@ -424,8 +424,8 @@ fn attend(first: &mut Launch, sequences: &Sequences) -> Launch {
     };
     let combines = vosti_kernels::ttir_stems().into_iter().filter(|s| s.starts_with("attend_combine-"));
     let mut combine = combines.filter_map(vosti_kernels::parse_stem).find(same).unwrap();
-    let shared = ["KV_HEADS", "D", "SINKS"].map(|name| (name, int(&first.spec, name)));
-    let own = [("HEADS", heads(&first.spec)), ("HEIGHT", int(&combine, "BQ"))];
+    let shared = ["KV_HEADS", "GROUP", "D", "SINKS"].map(|name| (name, int(&first.spec, name)));
+    let own = [("HEIGHT", int(&combine, "BQ"))];
     for (name, value) in own.into_iter().chain(shared) {
         combine.constants.insert(name.into(), Const::Int(value as i64));
     }

@@ -61,4 +61,4 @@ pub use problem::{Problem, ProblemError};
 pub use record::Certificates;
 pub use solver::{Solver, SolverError, find_cvc5, find_z3};
 pub use verdict::{Assumption, Failure, Obligation, Verdict};
-pub use verify::{Verification, verify, verify_or_refute, verify_pair};
+pub use verify::{Verification, verify, verify_folded, verify_or_refute, verify_pair};

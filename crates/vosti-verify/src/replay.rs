@@ -139,7 +139,7 @@ pub(crate) fn launch(kernel: &Kernel, buffers: &mut Vec<Buffer>, grid: [usize; 3
     let options = Options {
         undefined: Undefined::Poison(random.draw()),
         order: Order::Shuffled(random.draw()),
-        operations_max: Some((LANES / widest).clamp(1_000, 2_000_000)),
+        operations_max: Some((LANES / widest).clamp(40_000, 2_000_000)),
     };
     match run(kernel, buffers, grid, &options) {
         Ok(()) => Outcome::Same,
@@ -287,6 +287,30 @@ pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
         _ => crate::replay_attend::replay(sides, &mut random),
     };
     outcome.unwrap_or_else(Outcome::NotRun)
+}
+
+/// One random pair of runs: a launch of `first` that folds its own splits, and a launch of `first` with one of `second` behind it.
+pub fn folded(first: &Problem, second: &Problem, seed: u64) -> Outcome {
+    let mut random = Random::new(seed);
+    let made = drawn(first, first, &mut random).and_then(|mut drawn| {
+        let mut read = |problem: &Problem, use_: i64| -> Made<(Kernel, Reading)> {
+            drawn.integers.insert("USE".into(), use_);
+            drawn.values.insert("USE".into(), Literal::Int(use_));
+            let own = |name: &String| problem.numbers.iter().any(|number| number.name == *name);
+            let integers = drawn.integers.iter().filter(|(name, _)| own(name)).map(|(name, v)| (name.clone(), *v));
+            let values = drawn.values.iter().filter(|(name, _)| own(name)).map(|(name, v)| (name.clone(), *v));
+            let reading = Reading::of(&problem.statement, &problem.kernel, &integers.collect())?;
+            let kernel = vosti_tile::bind(&problem.kernel, &values.collect()).map_err(|error| error.to_string())?;
+            Ok((kernel, reading))
+        };
+        Ok([read(first, vosti_contract::FOLDED)?, read(first, 0)?, read(second, 0)?])
+    });
+    let all = match made {
+        Ok(all) => all,
+        Err(why) => return Outcome::NotRun(format!("the replay does not understand the contract: {why}")),
+    };
+    let sides = all.each_ref().map(|(kernel, reading)| (kernel, reading));
+    crate::replay_attend::replay_folded(sides, &mut random).unwrap_or_else(Outcome::NotRun)
 }
 
 /// Replays each seed and gives the first difference. [`Outcome::Same`] if at least one replay ran and none differed,

@@ -115,20 +115,98 @@ pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Re
     let oldest = if d.window > 0 { (p + 1).saturating_sub(d.window) } else { 0 };
     let mut runs = [make(sides[0], &history, a, oldest, random)?, make(sides[1], &history, b, oldest, random)?];
     for (r, word) in runs.iter_mut().zip(["L", "R"]) {
-        // Half of the runs have spare programs.
-        let spare = random.below(2) * random.between(1, 3) * d.splits.map_or(1, |(size, _)| size);
-        let work = Work { rows: r.positions.len(), tiles: r.tiles, length: r.length + spare };
-        let before = r.buffers.clone();
-        match launch(r.kernel, &mut r.buffers, r.reading.grid(work)?, random) {
+        match execute(r, &d, word, random)? {
             Outcome::Same => {}
-            Outcome::Different(how) => return Ok(Outcome::Different(format!("run {word} {how}"))),
-            not_run => return Ok(not_run),
-        }
-        if let Some(stray) = stray_write(r, &d, &before) {
-            return Ok(Outcome::Different(format!("run {word}: {stray}")));
+            other => return Ok(other),
         }
     }
     compare(&runs, &d, p)
+}
+
+fn execute(r: &mut Run, d: &Dims, word: &str, random: &mut Random) -> Result<Outcome, String> {
+    // Half of the runs have spare programs.
+    let spare = random.below(2) * random.between(1, 3) * d.splits.map_or(1, |(size, _)| size);
+    let work = Work { rows: r.positions.len(), tiles: r.tiles, length: r.length + spare };
+    let before = r.buffers.clone();
+    Ok(match launch(r.kernel, &mut r.buffers, r.reading.grid(work)?, random) {
+        Outcome::Different(how) => Outcome::Different(format!("run {word} {how}")),
+        Outcome::Same => match stray_write(r, d, &before) {
+            Some(stray) => Outcome::Different(format!("run {word}: {stray}")),
+            None => Outcome::Same,
+        },
+        not_run => not_run,
+    })
+}
+
+/// One launch that folds its own splits, and two launches, over the same history in other batches: the rows that both compute.
+/// `sides` has the one launch, then the two.
+pub(crate) fn replay_folded(sides: [(&Kernel, &Reading); 3], random: &mut Random) -> Result<Outcome, String> {
+    let [one, first, second] = sides;
+    let all = [dims(one.1)?, dims(first.1)?, dims(second.1)?];
+    let (size, room) = all[1].splits.ok_or("a first launch without splits")?;
+    let length = random.between(1, longest(&all[1])?.max(size));
+    let parts = random.draw();
+    let mut numbers = |n: usize| (0..n).map(|_| number(random)).collect::<Vec<_>>();
+    let history = History {
+        keys: numbers(length * all[1].kv * all[1].d),
+        values: numbers(length * all[1].kv * all[1].d),
+        queries: numbers(length * all[1].query),
+        parts,
+    };
+    let p = random.below(length);
+    let chunk = |random: &mut Random, bq: usize| {
+        let start = p.saturating_sub(random.below(2 * bq + 1).min(room - 1));
+        (start, (p + 1 + random.below(2 * bq)).min(length).min(start.saturating_add(room)) - start)
+    };
+    let (alone, both) = (chunk(random, all[0].bq), chunk(random, all[1].bq));
+    let mut runs = [
+        make(one, &history, alone, 0, random)?,
+        make(first, &history, both, 0, random)?,
+        make(second, &history, both, 0, random)?,
+    ];
+    for ((run, d), word) in runs.iter_mut().zip(&all).zip(["L", "R, its first launch,"]) {
+        match execute(run, d, word, random)? {
+            Outcome::Same => {}
+            other => return Ok(other),
+        }
+    }
+    let [alone, first, second] = &mut runs;
+    hand_over(first, (second, &all[2]))?;
+    match execute(second, &all[2], "R, its second launch,", random)? {
+        Outcome::Same => {}
+        other => return Ok(other),
+    }
+    let out = |run: &Run| run.reading.find(What::Out(0)).ok_or("no output");
+    let (i, n) = (out(alone)?, all[1].heads * all[1].d);
+    for (q, l) in &alone.row_of {
+        let run = if *q < size { &*first } else { &*second };
+        let Some((_, r)) = run.row_of.iter().find(|(other, _)| other == q) else { continue };
+        let j = out(run)?;
+        for c in 0..n {
+            if let Some(how) = differ(&alone.buffers[i], l * n + c, &run.buffers[j], r * n + c) {
+                return Ok(Outcome::Different(format!(
+                    "position {q} is row {l} of one launch and row {r} of two; column {c} differs: {how}"
+                )));
+            }
+        }
+    }
+    Ok(Outcome::Same)
+}
+
+/// Puts the partial results of the first launch's rows where the second launch has these rows.
+fn hand_over(first: &Run, (second, d): (&mut Run, &Dims)) -> Result<(), String> {
+    for (i, param) in first.reading.parameters.iter().enumerate().filter(|(_, p)| matches!(p.what, What::Scratch(_))) {
+        let j = second.reading.find(param.what).ok_or("a second launch without a partial result")?;
+        let own = &second.reading.parameters[j];
+        for (position, row) in &second.row_of {
+            let Some((_, from)) = first.row_of.iter().find(|(other, _)| other == position) else { continue };
+            for (to, at) in d.cells(own, *row, *position).zip(d.cells(param, *from, *position)) {
+                let Buffer::F32(numbers) = &first.buffers[i] else { return Err("partial results of another type".into()) };
+                put(&mut second.buffers[j], to, numbers[at]);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Compares every position that both runs compute and whose keys they share: all of them, or with a window those from `p` on.

@@ -357,7 +357,7 @@ fn a_contract_that_says_more_or_less_than_its_shape_asks_for_is_refused() {
             ["# BQ = 4", "# BQ = 4\n# SPLIT = 32"],
             "no premise of Attend, no extent and no axis of the grid uses the constant SPLIT",
         ),
-        ("attend_part", ["# SPLIT = 32", "# SPLIT = 32\n# WINDOWED = 1"], "WINDOWED is a dimension, and no constant"),
+        ("attend_part", ["# SPLIT = 32", "# SPLIT = 32\n# USE = 1"], "USE is a dimension, and no constant"),
         ("attend_part", ["# SPLIT = 32", "# SPLIT = 8388608"], "needs SPLIT from 1 to"),
         ("attend_part", ["# ROWS = 64", "# ROWS = 2097152"], "needs ROWS from 1 to"),
     ] {
