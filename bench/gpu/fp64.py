@@ -405,10 +405,10 @@ def sunk(l, top, total):
     return total + np.exp2(l["sinks"][:top.size].reshape(top.shape) - top / np.log(2))
 
 
-def windowed(l):
-    """Attention over a window: all outputs."""
+def whole(l):
+    """Attention in one launch, over a window or all keys: all outputs."""
     rows, result, bound = len(l.rows), [], []
-    for _, _, *seen in scores(l, l.int("WINDOW")):
+    for _, _, *seen in scores(l, l.int("WINDOW") if l.int("USE") == 1 else 0):
         top, total, acc, size, each = weighed(*seen)
         total = sunk(l, top, total)
         result.append(acc / total[..., None])
@@ -417,9 +417,9 @@ def windowed(l):
 
 
 def attend(l):
-    """Outputs of rows before the first split's end, and the partial results of other rows' splits. With a window, all outputs."""
-    if l.int("WINDOWED"):
-        return windowed(l)
+    """Outputs of rows before the first split's end, and the partial results of other rows' splits. In one launch, all outputs."""
+    if l.int("USE"):
+        return whole(l)
     heads, split, d, height = l.int("KV_HEADS") * l.int("GROUP"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
     cells = {name: ([], [], []) for name in ("out", "tops", "totals", "accs")}
 
@@ -494,7 +494,7 @@ def conv_silu_bias(l):
 
 def attend_combine(l):
     """Outputs of rows after the first split's end."""
-    heads, split, d, height = l.int("HEADS"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
+    heads, split, d, height = l.int("KV_HEADS") * l.int("GROUP"), l.int("SPLIT"), l.int("D"), l.int("ROWS")
     tops, totals = (l[name].reshape(-1, height, heads) for name in ("tops", "totals"))
     accs = l["accs"].reshape(-1, height, heads, d)
     places, results, bounds = [], [], []

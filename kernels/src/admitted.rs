@@ -37,7 +37,7 @@ impl Admitted {
     /// Launches of checked-in kernels, for tests: no certificate is looked at. Error: a kernel has no text or no contract.
     pub fn unproved(bindings: &[Binding]) -> Result<Admitted, KernelError> {
         let mut kernels = BTreeMap::new();
-        for spec in bindings.iter().flat_map(|binding| &binding.launches).flat_map(|launch| launch.specs()) {
+        for spec in bindings.iter().flat_map(Binding::specs) {
             let contract = crate::contract(&spec.kernel)?.clone();
             let text = crate::ttir(spec).ok_or_else(|| KernelError::NotAdmitted { spec: spec.to_string() })?;
             let grid = Grid::written(&contract, &spec.constants)?;

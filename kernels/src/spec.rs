@@ -4,7 +4,7 @@ use crate::error::KernelError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use vosti_contract::{Const, Constants, Dtype, dtype};
+use vosti_contract::{Const, Constants, Dtype, FOLDED, USE, dtype};
 
 /// A weight's elements, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +76,13 @@ impl Spec {
         }
         text
     }
+
+    /// The launch of attention that folds its own splits, if this is the first of two.
+    pub fn folding(&self) -> Spec {
+        let mut folding = self.clone();
+        folding.constants.insert(USE.into(), Const::Int(FOLDED));
+        folding
+    }
 }
 
 /// One kernel launch: a specialisation, and its weights.
@@ -95,6 +102,9 @@ pub struct Launch {
 pub struct Binding {
     /// In the order in which they run.
     pub launches: Vec<Launch>,
+    /// A specialisation that gives the bits of all of them in one launch, with the first one's weights and without scratch. A
+    /// device may run it in their place.
+    pub folded: Option<Spec>,
     /// The scratch buffers that pass numbers from one launch to the next, by their number in the `scratch` role.
     pub scratch: Vec<Scratch>,
 }
@@ -131,20 +141,31 @@ impl Launch {
 impl Binding {
     /// A binding of one launch, without scratch.
     pub fn one(spec: Spec, weights: BTreeMap<String, String>) -> Binding {
-        Binding { launches: vec![Launch { spec, higher: vec![], weights }], scratch: vec![] }
+        Binding { launches: vec![Launch { spec, higher: vec![], weights }], folded: None, scratch: vec![] }
+    }
+
+    /// Every specialisation that may run.
+    pub fn specs(&self) -> impl Iterator<Item = &Spec> + Clone {
+        self.launches.iter().flat_map(Launch::specs).chain(&self.folded)
     }
 
     /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination. Both have the
-    /// same weights.
+    /// same weights. `folds`: or in one launch that folds its own splits.
     /// [`KernelError::Missing`] if `part` lacks a constant.
-    pub fn split(part: Spec, combine: Spec, weights: BTreeMap<String, String>) -> Result<Binding, KernelError> {
+    pub fn split(
+        part: Spec,
+        combine: Spec,
+        weights: BTreeMap<String, String>,
+        folds: bool,
+    ) -> Result<Binding, KernelError> {
         let int = |name: &str| match part.constants.get(name) {
             Some(Const::Int(value @ 0..)) => Ok(*value as usize),
             _ => Err(KernelError::Missing { kernel: part.kernel.clone(), name: name.to_string() }),
         };
         let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("KV_HEADS")? * int("GROUP")? };
         let scratch = vec![of, of, Scratch { width: of.width * int("D")?, ..of }];
+        let folded = folds.then(|| part.folding());
         let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: weights.clone() }).into();
-        Ok(Binding { launches, scratch })
+        Ok(Binding { launches, folded, scratch })
     }
 }

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vosti_cubin::Cubin;
-use vosti_kernels::{Admitted, Proved, Spec, ttir_hash};
+use vosti_contract::Shape;
+use vosti_kernels::{Admitted, Launch, Proved, Spec, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{Certificate, CertificateError, Certificates, Problem, record};
@@ -109,7 +110,8 @@ impl Bundle {
     }
 
     /// Refuses a plan unless each op is discharged: each of its launches has a kernel with a fresh certificate for the text
-    /// that will run, and the contract, or two launches' contracts together, is the op's. Machine code must be compiled from
+    /// that will run, and the contract, or two launches' contracts together, is the op's; so does one launch that may run in the
+    /// place of two, and it is proved to give their bits. Machine code must be compiled from
     /// that text too. The error names the kernel and the op. A device runs what this returns and nothing else.
     pub fn admit(&self, plan: &ModelPlan) -> Result<Admitted, BundleError> {
         let mut kernels = BTreeMap::new();
@@ -127,33 +129,48 @@ impl Bundle {
                 why,
             };
             let scratch = binding.map_or(&[][..], |binding| &binding.scratch);
-            let mut first_of = vec![];
-            for (launch, stage) in launches.iter().zip(stages) {
-                let first = launch.spec.to_string();
-                for spec in launch.specs() {
-                    let kernel = spec.to_string();
-                    if !problems.contains_key(&kernel) {
-                        let proved = self.certified(&spec.text().to_string())?;
-                        let of = proved.at(&spec.constants).map_err(|why| misfit(&kernel, why))?;
-                        problems.insert(kernel.clone(), of);
-                    }
-                    let (bound, weights) = (&launch.weights, &plan.weights);
-                    let bound = op_contract::Bound { stage: *stage, bound, weights, scratch };
-                    op_contract::check(&plan.program, op, &problems[&kernel], &bound)
-                        .map_err(|why| misfit(&kernel, why))?;
-                    let proved = self.proved(spec, &problems[&kernel]).map_err(|why| misfit(&kernel, why))?;
-                    kernels.insert(spec.clone(), Arc::new(proved));
-                    if kernel != first {
-                        self.stands_for(&spec.text().to_string(), &problems[&first])
-                            .and_then(|()| op_contract::same_numbers(&launch.spec, spec))
-                            .map_err(|why| misfit(&kernel, why))?;
-                    }
-                    self.compiled(spec).map_err(|why| misfit(&kernel, why))?;
+            let mut one = |spec: &Spec, bound: op_contract::Bound| {
+                let kernel = spec.to_string();
+                if !problems.contains_key(&kernel) {
+                    let proved = self.certified(&spec.text().to_string())?;
+                    let of = proved.at(&spec.constants).map_err(|why| misfit(&kernel, why))?;
+                    problems.insert(kernel.clone(), of);
                 }
-                first_of.push(first);
+                op_contract::check(&plan.program, op, &problems[&kernel], &bound)
+                    .and_then(|()| self.proved(spec, &problems[&kernel]))
+                    .map(|proved| kernels.insert(spec.clone(), Arc::new(proved)))
+                    .and_then(|_| self.compiled(spec))
+                    .map_err(|why| misfit(&kernel, why))
+            };
+            let weights = &plan.weights;
+            for (launch, stage) in launches.iter().zip(stages) {
+                let bound = |spec| one(spec, op_contract::Bound { stage: *stage, bound: &launch.weights, weights, scratch });
+                launch.specs().try_for_each(bound)?;
             }
-            if let [first, second] = &first_of[..] {
-                launch_pair::check(&problems[first], &problems[second]).map_err(|why| misfit(second, why))?;
+            let folded = binding.and_then(|binding| binding.folded.as_ref());
+            if let Some(folded) = folded {
+                // Without scratch, and as the whole op.
+                let (stage, bound) = (Shape::Attend, &launches[0].weights);
+                one(folded, op_contract::Bound { stage, bound, weights, scratch: &[] })?;
+            }
+            let problem = |launch: &Launch| &problems[&launch.spec.to_string()];
+            for (launch, spec) in launches.iter().flat_map(|launch| launch.higher.iter().map(move |spec| (launch, spec))) {
+                self.stands_for(&spec.text().to_string(), problem(launch))
+                    .and_then(|()| op_contract::same_numbers(&launch.spec, spec))
+                    .map_err(|why| misfit(&spec.to_string(), why))?;
+            }
+            if let [first, second] = launches {
+                launch_pair::check(problem(first), problem(second))
+                    .map_err(|why| misfit(&second.spec.to_string(), why))?;
+            }
+            if let Some(folded) = folded {
+                let misfit = |why| misfit(&folded.to_string(), why);
+                let [first, second] = launches else {
+                    return Err(misfit("it runs in the place of one launch".into()));
+                };
+                launch_pair::folds(folded, first, second)
+                    .and_then(|()| self.stands_for(&folded.text().to_string(), problem(second)))
+                    .map_err(misfit)?;
             }
         }
         Ok(Admitted::new(plan.bindings.clone(), kernels))

@@ -12,9 +12,13 @@
 //! Together they are the op's promise if both contracts mean the same by a row, its position, a split, a cell and the output,
 //! and if the second launch reads nothing else but weights, which are the model's in both runs. This module checks that;
 //! `op_contract.rs` checks each launch against the op.
+//!
+//! One launch may run in the place of the two: it folds its own splits, and the certificate of its text says that it gives the bits
+//! of that text's first launch and of a second one, where these have equal numbers ([`folds`]).
 //! Scratch belongs to the op: no other launch runs between its two, and each of an op's scratches is a buffer of its own.
 
-use vosti_contract::{Extents, Role, Shape};
+use vosti_contract::{Const, Extents, FOLDED, Role, Shape, USE};
+use vosti_kernels::{Launch, Spec};
 use vosti_verify::Problem;
 use vosti_verify::problem::{Buffer, Dim};
 
@@ -33,15 +37,27 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
 
 /// The numbers that must be equal in both launches: split boundaries, rows of scratch, heads and their columns. Heights of
 /// tiles may differ, because tiles of any height have each row once, with its position.
-const SHARED: [&str; 5] = ["SPLIT", "ROWS", HEADS, "KV_HEADS", "D"];
-const HEADS: &str = "HEADS";
+const SHARED: [&str; 5] = ["SPLIT", "ROWS", "KV_HEADS", "GROUP", "D"];
 
-/// A constant or a bound dimension; None if the contract has neither. HEADS of the first launch is KV_HEADS * GROUP.
-fn number(problem: &Problem, name: &str) -> Option<i128> {
-    match (name, problem.shape) {
-        (HEADS, Shape::AttendPart) => problem.int("KV_HEADS")?.checked_mul(problem.int("GROUP")?),
-        _ => problem.int(name),
+/// Refuses a launch in the place of two that is not the first one with another value of `USE`, or that is proved to give the bits of
+/// the two for other numbers or weights than theirs. A text does not read HEIGHT, and is proved for tiles of any height that has
+/// room. Its certificate is not looked at here.
+pub fn folds(folded: &Spec, first: &Launch, second: &Launch) -> Result<(), String> {
+    if *folded != first.spec.folding() {
+        return Err(format!("it is not the launch in whose place it folds, {}, with {USE} {FOLDED}", first.spec));
     }
+    if first.weights != second.weights {
+        return Err(format!("the launches in whose place it runs have the weights {:?} and {:?}", first.weights, second.weights));
+    }
+    let contract = vosti_kernels::contract(&second.spec.kernel).map_err(|error| error.to_string())?;
+    for name in contract.numbers.iter().map(|number| &number.name).filter(|name| *name != "HEIGHT") {
+        let [own, other] = [folded, &second.spec].map(|spec| spec.constants.get(name));
+        if own != other {
+            let words = |value: Option<&Const>| value.map_or("none".into(), Const::to_string);
+            return Err(format!("{name} is {} in it, and {} in {}", words(own), words(other), second.spec));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a second launch that does not read all partial results of the first, or that reads or means something else. The
@@ -51,7 +67,7 @@ pub fn check(part: &Problem, combine: &Problem) -> Result<(), String> {
         return Err(format!("a {:?} after a {:?} is no attention", combine.shape, part.shape));
     }
     for name in SHARED {
-        match (number(part, name), number(combine, name)) {
+        match (part.int(name), combine.int(name)) {
             (Some(a), Some(b)) if a == b => {}
             (a, b) => {
                 let words = |value: Option<i128>| value.map_or("none".into(), |value| value.to_string());

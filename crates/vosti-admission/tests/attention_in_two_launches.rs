@@ -2,12 +2,13 @@
 //! the composition rule, and the rule refuses it by name.
 
 use vosti_admission::{Bundle, launch_pair, op_contract};
-use vosti_contract::{Const, Role, Shape};
+use vosti_contract::{Const, Role, Shape, USE};
 use vosti_core::Op;
-use vosti_kernels::{Binding, Scratch};
+use vosti_kernels::{Binding, Launch, Scratch, Spec};
 use vosti_model::{ModelPlan, Target};
 use vosti_tile::Scalar;
-use vosti_verify::Problem;
+use vosti_verify::certificate::StandsFor;
+use vosti_verify::{Certificate, Problem};
 use vosti_verify::problem::Dim;
 
 fn plan(target: &str) -> ModelPlan {
@@ -50,7 +51,7 @@ fn both_launches_of_every_target_are_admitted() {
             own.launches.iter().map(|l| l.spec.kernel.as_str()).collect::<Vec<_>>(),
             ["attend", "attend_combine"]
         );
-        let of = |width| Scratch { keys: 1024, rows: 512, width };
+        let of = |width| Scratch { keys: 512, rows: 512, width };
         assert_eq!(own.scratch, [of(9), of(9), of(9 * 64)]);
     }
 }
@@ -71,12 +72,12 @@ fn a_second_launch_that_does_not_go_on_where_the_first_stops_is_refused() {
         problem.kernel.params.remove(i);
     }
     let changes: [(&str, Change); 19] = [
-        ("SPLIT is 1024 in the first launch and 2048", |_, c| set(c, "SPLIT")),
+        ("SPLIT is 512 in the first launch and 1024", |_, c| set(c, "SPLIT")),
         ("SPLIT is none", |p, _| _ = p.constants.remove("SPLIT")),
         ("ROWS is 1024 in the first launch and 512", |p, _| set(p, "ROWS")),
-        ("HEADS is 9 in the first launch and 18", |_, c| set(c, "HEADS")),
-        ("HEADS is 18 in the first launch and 9", |p, _| set(p, "GROUP")),
-        ("HEADS is none", |p, _| _ = p.constants.remove("GROUP")),
+        ("GROUP is 3 in the first launch and 6", |_, c| set(c, "GROUP")),
+        ("GROUP is 6 in the first launch and 3", |p, _| set(p, "GROUP")),
+        ("GROUP is none", |p, _| _ = p.constants.remove("GROUP")),
         ("KV_HEADS is 3 in the first launch and 6", |_, c| set(c, "KV_HEADS")),
         ("D is 64 in the first launch and 128", |_, c| set(c, "D")),
         ("`tile_pos` (Positions) is nothing that the first launch promises", |_, c| {
@@ -139,9 +140,9 @@ fn launches_that_are_not_those_two_in_that_order_are_refused() {
         ("the shape AttendPart, the op needs Attend", |b| _ = b.launches.pop()),
         ("the shape AttendPart, the op needs AttendCombine", |b| b.launches[1] = b.launches[0].clone()),
         ("3 launches", |b| b.launches.push(b.launches[1].clone())),
-        ("numbers for each 1024 keys", |b| b.scratch[2].width += 1),
+        ("numbers for each 512 keys", |b| b.scratch[2].width += 1),
         ("scratch 511 rows of 9 numbers", |b| b.scratch[0].rows -= 1),
-        ("numbers for each 2048 keys", |b| b.scratch[1].keys *= 2),
+        ("numbers for each 1024 keys", |b| b.scratch[1].keys *= 2),
         ("the role Scratch(2), which the op does not give", |b| _ = b.scratch.pop()),
         ("no parameter is the op's scratch 3", |b| b.scratch.push(b.scratch[0])),
     ];
@@ -213,4 +214,76 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
         op_contract::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)),
         "no parameter is the op's output 0",
     );
+}
+
+/// One launch in the place of the two, which folds its own splits.
+fn folding() -> (ModelPlan, String) {
+    let mut plan = plan("cuda-sm90");
+    let folded = binding(&mut plan).folded.clone().unwrap();
+    (plan, folded.text().to_string())
+}
+
+#[test]
+fn a_launch_that_folds_is_refused_unless_it_is_the_first_of_the_two_and_their_numbers_and_weights_are_equal() {
+    type Change = fn(&mut Binding);
+    fn set(spec: &mut Spec, name: &str, value: i64) {
+        assert!(spec.constants.insert(name.into(), Const::Int(value)).is_some(), "{name}");
+    }
+    fn folded(binding: &mut Binding) -> &mut Spec {
+        binding.folded.as_mut().unwrap()
+    }
+    let changes: [(&str, Change); 9] = [
+        ("the shape AttendPart, the op needs Attend", |b| set(folded(b), USE, 0)),
+        ("the shape AttendFolded, the op needs Attend", |b| set(folded(b), USE, 3)),
+        ("for a window of 512, the op has no window", |b| {
+            set(folded(b), USE, 1);
+            set(folded(b), "WINDOW", 512);
+        }),
+        ("it is not the launch in whose place it folds", |b| set(folded(b), "WINDOW", 2)),
+        ("it is not the launch in whose place it folds", |b| set(folded(b), "HEIGHT", 1)),
+        ("the shape AttendCombine, the op needs Attend", |b| b.folded = Some(b.launches[1].spec.clone())),
+        ("SINKS is 0 in it, and 1 in attend_combine", |b| set(&mut b.launches[1].spec, "SINKS", 1)),
+        ("have the weights", |b| {
+            b.launches[1].weights.insert("sinks".into(), "another".into());
+        }),
+        ("the shape AttendPart, the op needs Attend", |b| _ = b.launches.pop()),
+    ];
+    let (plan, _) = folding();
+    Bundle::built_in().unwrap().admit(&plan).unwrap();
+    for (why, change) in changes {
+        let (mut plan, _) = folding();
+        let sinks = binding(&mut plan).launches[1].weights["sinks"].clone();
+        plan.weights.insert("another".into(), plan.weights[&sinks].clone());
+        change(binding(&mut plan));
+        refused(Bundle::built_in().unwrap().admit(&plan), why);
+    }
+    // Where keys are split, one launch is not in the place of another one.
+    let (mut plan, _) = folding();
+    let own = binding(&mut plan);
+    own.launches = vec![Launch { spec: own.folded.clone().unwrap(), ..own.launches[0].clone() }];
+    own.scratch.clear();
+    refused(Bundle::built_in().unwrap().admit(&plan), "it runs in the place of one launch");
+}
+
+#[test]
+fn a_launch_that_folds_is_refused_unless_its_certificate_says_that_it_gives_the_bits_of_the_two() {
+    let (mut plan, text) = folding();
+    let second = binding(&mut plan).launches[1].spec.text().to_string();
+    let with = |change: fn(&mut Certificate)| {
+        let mut certificates = Bundle::built_in().unwrap().certificates().clone();
+        change(certificates.get_mut(&text).unwrap());
+        Bundle::built_in().unwrap().with_certificates(certificates).admit(&plan)
+    };
+    with(|_| ()).unwrap();
+    let says = format!("does not say that it gives the bits of {second}");
+    refused(with(|c| c.stands_for[0].kernel.push('0')), &says);
+    refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &says);
+    // Its own proof, which the first of the two has too, is not enough.
+    let other = |c: &mut Certificate| c.stands_for[0] = StandsFor { kernel: c.kernel.clone(), ttir_hash: c.ttir_hash.clone() };
+    refused(with(other), &says);
+    // A second launch of another text is not the one that was compared.
+    let combine = &mut binding(&mut plan).launches[1].spec;
+    combine.constants.extend([("BQ".to_string(), Const::Int(16)), ("GP".to_string(), Const::Int(16))]);
+    let other = combine.text().to_string();
+    refused(Bundle::built_in().unwrap().admit(&plan), &format!("gives the bits of {other}"));
 }

@@ -363,19 +363,19 @@ fn attention_of_dimensions_that_nobody_proved_is_refused() {
         (
             "GROUP",
             17,
-            "it is proved only if GROUP <= GP, and that is false for KV_HEADS 1, GROUP 17, D 256, WINDOWED 1",
+            "it is proved only if GROUP <= GP, and that is false for KV_HEADS 1, GROUP 17, D 256, USE 1",
         ),
         (
             "HEIGHT",
             17,
-            "it is proved only if HEIGHT <= BQ, and that is false for KV_HEADS 1, GROUP 4, D 256, WINDOWED 1, WINDOW 512, HEIGHT 17",
+            "it is proved only if HEIGHT <= BQ, and that is false for KV_HEADS 1, GROUP 4, D 256, USE 1, WINDOW 512, HEIGHT 17",
         ),
         ("CAPPED", 2, "CAPPED is 2, and it is proved for 0 to 1"),
         ("GROUP", 0, "GROUP is 0, and it is proved for 1 to 1024"),
         ("KV_HEADS", 1025, "KV_HEADS is 1025, and it is proved for 1 to 1024"),
         ("WINDOW", 0, "WINDOW is 0, and it is proved for 1 to 4194304"),
         // The first of two launches, alone.
-        ("WINDOWED", 0, "its contract has the shape AttendPart, the op needs Attend"),
+        ("USE", 0, "its contract has the shape AttendPart, the op needs Attend"),
         ("WINDOW", 513, "it is proved for a window of 513, the op has a window of 512"),
     ];
     for (name, value, why) in changes {

@@ -1,6 +1,6 @@
 //! Compiles every TTIR text for GPUs for every target and checks the machine code. A model of a supported family needs no other
-//! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones. The exit code is 1 if
-//! a kernel spills, is refused, or does not compile.
+//! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones; attention with each use
+//! that the target makes of it. The exit code is 1 if a kernel spills, is refused, or does not compile.
 //!
 //!     cargo run -p vosti-cubin --example every_text [--execute | --keep=FOLDER] [TARGET...] [KERNEL...]
 //!
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use vosti_contract::Const;
+use vosti_contract::{Const, FOLDED};
 use vosti_cubin::toolchain::REQUIREMENT;
 use vosti_cubin::{Arch, Artifact, CubinError, Executed, Facts, Toolchain, execute, inspect};
 use vosti_kernels::Spec;
@@ -26,14 +26,15 @@ const CHUNK: usize = 8;
 struct Numbers {
     /// Heads and groups fill their rooms.
     full: bool,
-    windowed: bool,
+    /// The value of `USE`.
+    chosen: i64,
     /// As tiny models have them, not as published ones.
     small: bool,
 }
 
 /// A text with dimensions that models have, and at most `room` query heads for each KV head. If `full`, heads and groups fill
-/// their rooms and flags are 0; else they are smaller, rows are a multiple of 8, and flags are 1. `windowed` is independent.
-fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbers) -> Spec {
+/// their rooms and flags are 0; else they are smaller, rows are a multiple of 8, and flags are 1. `chosen` is independent.
+fn with_numbers(text: &Spec, room: i64, Numbers { full, chosen, small }: Numbers) -> Spec {
     let pick = |large: i64, little: i64| if small { little } else { large };
     let either = |all: i64, some: i64| if full { all } else { some };
     let constant = |name: &str| int(text, name);
@@ -59,7 +60,7 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbe
                 _,
             ) => flag,
             ("BLOCKS", _) => either(pick(128, 8), pick(30, 5)).into(),
-            ("WINDOWED", _) => i64::from(windowed).into(),
+            ("USE", _) => chosen.into(),
             ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),
             ("N", "topk_combine") => part(constant("BN")).into(),
             ("V", "topk_part") => (32 * constant("PART")).into(),
@@ -205,8 +206,10 @@ fn specs(target: &str, kernels: &[String], small: bool) -> (usize, Vec<Spec>) {
     let specs: BTreeMap<String, Spec> = texts
         .iter()
         .flat_map(|text| {
-            let all = [(true, false), (false, false), (true, true), (false, true)];
-            all.map(|(full, windowed)| taken(target, text, Numbers { full, windowed, small }))
+            let folds = vosti_kernels::folds(target, text).unwrap();
+            let uses = [0, 1, FOLDED].into_iter().filter(move |chosen| *chosen != FOLDED || folds);
+            let all = uses.flat_map(|chosen| [(true, chosen), (false, chosen)]);
+            all.map(|(full, chosen)| taken(target, text, Numbers { full, chosen, small })).collect::<Vec<_>>()
         })
         .map(|spec| (spec.to_string(), spec))
         .collect();

@@ -81,11 +81,16 @@ impl Cubin {
     }
 }
 
-/// Checks that kernels of different row tiles of one launch are [`interchangeable`]. Kernels without a cubin are skipped.
+/// Checks that kernels of different row tiles of one launch are [`interchangeable`], and a launch that folds its own splits with
+/// the first of the two in whose place it runs. Kernels without a cubin are skipped.
 pub fn alike<'a>(bindings: &[Binding], cubin: impl Fn(&Spec) -> Option<&'a Cubin>) -> Result<(), CubinError> {
-    for launch in bindings.iter().flat_map(|binding| &binding.launches) {
-        let Some(first) = cubin(&launch.spec) else { continue };
-        launch.higher.iter().filter_map(&cubin).try_for_each(|other| other.stands_for(first))?;
+    for Binding { launches, folded, .. } in bindings {
+        let higher = launches.iter().flat_map(|launch| launch.higher.iter().map(move |other| (&launch.spec, other)));
+        for (first, other) in higher.chain(launches.iter().map(|launch| &launch.spec).zip(folded)) {
+            if let (Some(first), Some(other)) = (cubin(first), cubin(other)) {
+                other.stands_for(first)?;
+            }
+        }
     }
     Ok(())
 }

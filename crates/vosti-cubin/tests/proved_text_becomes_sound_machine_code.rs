@@ -15,12 +15,13 @@ fn toolchain() -> Option<Toolchain> {
     vosti_test_tools::python(REQUIREMENT).map(Toolchain::with_python)
 }
 
-/// Both launches of attention, a matrix product with its lowest and its highest tile, one in integers with multiply-adds of its
+/// Both launches of attention and the one that folds its own splits, a matrix product with its lowest and its highest tile, one in integers with multiply-adds of its
 /// own, and a kernel over rows.
 fn specs() -> Vec<Spec> {
     let stems = [
-        "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
-        "attend_combine-bf16-BQ4-D64-DP64-HEADS9-HEIGHT4-KV_HEADS3-ROWS512-SINKS0-SPLIT1024",
+        "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT512-USE0-WINDOW1",
+        "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS3-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT512-USE2-WINDOW1",
+        "attend_combine-bf16-BQ1-D64-DP64-GP4-GROUP3-HEIGHT1-KV_HEADS3-ROWS512-SINKS0-SPLIT512",
         "linear_add-bf16-BK64-BM16-BN64-K576-N576-SCALE1.0-SWAP1",
         "linear_add-bf16-BK64-BM128-BN128-K576-N576-SCALE1.0-SWAP1",
         "linear_int-bf16-BLOCKS18-BM64-BN64-HALVES1-N576-OFFSETS1-WIDE1",
@@ -69,8 +70,8 @@ fn large_heads_fit_every_target() {
         let order: Vec<bool> = artifacts[0].ttgir.lines().filter(stores).map(|line| line.contains("tt.dot")).collect();
         (inspect(&artifacts[0], contract(&artifacts[0]), arch).unwrap(), order)
     };
-    let of_256 = "attend-bf16-BQ32-CAP0.0-CAPPED0-D256-DP256-GP2-GROUP2-HEIGHT32-KV_HEADS4-PAGE64-ROWS512-SINKS0-SLOPE0.09016844-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
-    let of_512 = "attend-bf16-BQ4-CAP0.0-CAPPED0-D512-DP512-GP8-GROUP8-HEIGHT4-KV_HEADS4-PAGE64-ROWS512-SINKS0-SLOPE1.442695-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0";
+    let of_256 = "attend-bf16-BQ32-CAP0.0-CAPPED0-D256-DP256-GP2-GROUP2-HEIGHT32-KV_HEADS4-PAGE64-ROWS512-SINKS0-SLOPE0.09016844-SPAN0.0-SPLIT512-USE0-WINDOW1";
+    let of_512 = "attend-bf16-BQ4-CAP0.0-CAPPED0-D512-DP512-GP8-GROUP8-HEIGHT4-KV_HEADS4-PAGE64-ROWS512-SINKS0-SLOPE1.442695-SPAN0.0-SPLIT512-USE0-WINDOW1";
     for (arch, under_way) in
         [(Arch::Sm80, 0), (Arch::Sm89, 0), (Arch::Sm120, 0), (Arch::Sm90, 65_540), (Arch::Sm100, 65_544)]
     {
@@ -107,12 +108,12 @@ fn states_fit_every_target() {
     }
 }
 
-/// A loop without matrix products loads ahead too: the kernel that combines splits loads the next splits, of four rows each.
+/// A loop without matrix products loads ahead too: the kernel that combines splits loads the next splits, of four heads each.
 #[test]
 fn the_combination_of_splits_has_the_next_ones_on_their_way() {
     let Some(tool) = toolchain() else { return };
     let spec =
-        parse_stem("attend_combine-bf16-BQ4-D128-DP128-HEADS32-HEIGHT4-KV_HEADS8-ROWS512-SINKS0-SPLIT1024").unwrap();
+        parse_stem("attend_combine-bf16-BQ1-D128-DP128-GP4-GROUP4-HEIGHT1-KV_HEADS8-ROWS512-SINKS0-SPLIT512").unwrap();
     for arch in Arch::ALL {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
         // A split's weighted sums, and what is little beside them.
@@ -129,7 +130,7 @@ fn the_combination_of_splits_has_the_next_ones_on_their_way() {
 #[test]
 fn a_kernel_that_spills_is_assembled_with_less_optimisation() {
     let Some(tool) = toolchain() else { return };
-    let stem = "attend-bf16-BQ16-CAP0.0-CAPPED0-D256-DP256-GP4-GROUP4-HEIGHT16-KV_HEADS1-PAGE64-ROWS512-SINKS0-SLOPE0.09016844-SPAN0.0-SPLIT1024-WINDOW512-WINDOWED1";
+    let stem = "attend-bf16-BQ16-CAP0.0-CAPPED0-D256-DP256-GP4-GROUP4-HEIGHT16-KV_HEADS1-PAGE64-ROWS512-SINKS0-SLOPE0.09016844-SPAN0.0-SPLIT512-USE1-WINDOW512";
     let spec = parse_stem(stem).unwrap();
     for (arch, level) in [(Arch::Sm80, 3), (Arch::Sm86, 1), (Arch::Sm89, 1)] {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();

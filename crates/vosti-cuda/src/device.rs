@@ -22,12 +22,12 @@ use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_cubin::inspect::SCRATCH_PARAMS;
 use vosti_cubin::{Arch, Cubin, alike};
 use vosti_kernels::Admitted;
-use vosti_wiring::{Bound, Lists, Weights, Wired, Wiring, caches, listed, most_pages, outputs, pool, wire};
+use vosti_wiring::{Bound, Lists, Size, Weights, Wired, Wiring, caches, evenly, listed, most_pages, outputs, pool, wire};
 
 /// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are
 /// launched kernel by kernel. A matrix product has one tile of 16 or 64 rows for all of these counts. Other kernels have a
 /// program for 4 or 16 rows. Attention has one for each row, KV head and split of the positions that the recording serves, and
-/// with splits another one for each row and head. Spare programs read a few integers and stop.
+/// with splits another one for each row and KV head. Spare programs read a few integers and stop.
 pub const RECORDED_ROWS: [usize; 9] = [1, 2, 4, 8, 16, 24, 32, 48, 64];
 /// The fewest positions that a recording serves. For longer requests it serves the next power of two, at most the context.
 pub const RECORDED_LENGTH: usize = 2048;
@@ -313,10 +313,20 @@ impl<D: Driver> CudaDevice<D> {
         if self.times.is_some() {
             self.driver.mark()?;
         }
-        for (launch, pointers) in self.wiring.launches.iter().zip(&self.pointers) {
+        let places = self.driver.about().multiprocessors as usize;
+        let mut launches = self.wiring.launches.iter().zip(&self.pointers);
+        while let Some((launch, pointers)) = launches.next() {
             let extent = self.step.extent(launch.size);
+            // A recording serves later steps too, so nothing of this one decides there.
+            let folded = if length.is_none() { folded(&self.wiring.kernels, launch, &self.step, places)? } else { None };
             let extent = Extent { length: length.unwrap_or(extent.length), ..extent };
-            let kernel = chosen(&self.wiring.kernels, launch, extent)?;
+            let kernel = match folded {
+                Some(kernel) => {
+                    launches.next();
+                    kernel
+                }
+                None => chosen(&self.wiring.kernels, launch, extent)?,
+            };
             self.wiring.kernels[kernel].launch(&mut self.driver, extent, pointers)?;
             if self.times.is_some() {
                 self.driver.mark()?;
@@ -418,6 +428,20 @@ fn chosen(kernels: &[Code], launch: &Wired, extent: Extent) -> Result<usize, Cud
         kernel = *higher;
     }
     Ok(kernel)
+}
+
+/// The kernel that folds its own splits, if the filled step's work is shared out evenly with it on a GPU of so many
+/// multiprocessors: not where a few rows see many keys. It is proved to give the bits of the two launches in whose place it runs.
+fn folded(
+    kernels: &[Code],
+    launch: &Wired,
+    step: &Step,
+    multiprocessors: usize,
+) -> Result<Option<usize>, CudaError> {
+    let (Some(kernel), Size::Tiles(tiling)) = (launch.folded, launch.size) else { return Ok(None) };
+    let [_, heads, splits] = kernels[kernel].grid(step.extent(launch.size))?;
+    let even = evenly(step.pages(tiling), heads * splits, multiprocessors * kernels[kernel].blocks);
+    Ok(even.then_some(kernel))
 }
 
 /// The selected rows whose logits the plan asks for, as contiguous ranges.

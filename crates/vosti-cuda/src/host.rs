@@ -47,6 +47,12 @@ impl HostMemory {
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast(), self.bytes / 4) }
     }
 
+    /// All of it, as 32-bit integers.
+    pub fn ints(&self) -> &[i32] {
+        // SAFETY: as above, at a multiple of 8; every bit pattern is a value.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.bytes / 4) }
+    }
+
     /// All of it, as FP32 numbers.
     pub fn floats(&self) -> &[f32] {
         // SAFETY: as above, at a multiple of 8; every bit pattern is a value.

@@ -51,6 +51,8 @@ pub struct Code {
     threads: u32,
     shared: u32,
     early: bool,
+    /// Blocks that a multiprocessor holds at once.
+    pub(crate) blocks: usize,
 }
 
 impl vosti_wiring::Kernel for Code {
@@ -126,6 +128,7 @@ impl Code {
             threads,
             shared,
             early: metadata.launch_pdl,
+            blocks: facts.blocks.max(1) as usize,
         })
     }
 

@@ -5,7 +5,7 @@
 use crate::driver::{Address, Driver, DriverError};
 use crate::host::HostMemory;
 use vosti_contract::Extent;
-use vosti_core::StepPlan;
+use vosti_core::{PAGE, StepPlan};
 use vosti_wiring::{Ints, Meta, Metadata, Size};
 
 struct Image(HostMemory);
@@ -46,6 +46,14 @@ impl Step {
     /// The extent of a launch of the filled step.
     pub fn extent(&self, size: Size) -> Extent {
         self.metadata.extent(size)
+    }
+
+    /// The pages of keys that the rows of each query tile of a tiling see, in a launch of the filled step.
+    pub fn pages(&self, tiling: usize) -> impl Iterator<Item = usize> {
+        let ints = self.metadata.array().0.ints();
+        let of = |meta| ints[self.metadata.place(meta)].iter().map(|n| *n as usize);
+        let ends = of(Meta::TilePos { tiling }).zip(of(Meta::TileRows { tiling })).map(|(first, rows)| first + rows);
+        ends.map(|end| end.div_ceil(PAGE))
     }
 
     /// Fills everything from a plan; with `room`, for launches with room for so many rows of one request each. Error: the plan

@@ -161,8 +161,8 @@ fn a_step_that_reaches_further_than_a_recording_has_another_one() {
     let recorded = log.split(|line| line == "record").skip(1);
     let of = |launches: &[String], kernel: &str| launches.iter().find(|line| line.starts_with(kernel)).cloned();
     let grids: Vec<String> = recorded.map(|launches| of(launches, "launch attend ").unwrap()).collect();
-    // A row, three KV heads, splits of 1,024 keys: as many as 2,048 positions have, then 4,096, and not 8,192.
-    assert!(grids.len() == 2 && grids[0].contains("[1, 3, 2]") && grids[1].contains("[1, 3, 4]"), "{grids:?}");
+    // A row, three KV heads, splits of 512 keys: as many as 2,048 positions have, then 4,096, and not 8,192.
+    assert!(grids.len() == 2 && grids[0].contains("[1, 3, 4]") && grids[1].contains("[1, 3, 8]"), "{grids:?}");
 }
 
 /// One layer of SmolLM2 with the GPU target's kernels, whose matrix products come with row tiles of 16, 64 and 128: a prompt in
@@ -220,6 +220,29 @@ fn a_step_of_more_rows_than_scratch_has_room_for_has_the_cpu_devices_bits() {
     let step = log.iter().take_while(|line| !line.starts_with("download")).collect::<Vec<_>>();
     let parts = step.iter().filter(|line| line.starts_with("launch attend ")).count();
     assert_eq!(parts, 2 * plan.program.layers.len(), "all rows are in one step");
+}
+
+/// One launch of attention folds its own splits where the work is shared out evenly, and two do it elsewhere: four splits of 64 keys.
+/// A device of one multiprocessor always folds; one of 132 does not where a program has more than two pages of keys; in recordings
+/// none does.
+#[test]
+fn attention_in_one_launch_and_in_two_has_the_cpu_devices_bits() {
+    let mut plan = plan("tests/tiny/llama/config.json", "cpu", None);
+    let requests = [(70, 4), (3, 4), (200, 4), (62, 4)];
+    let (wanted, ()) = serve(cpu(&plan), &plan, &requests, |_| ());
+    for binding in &mut plan.bindings {
+        binding.folded = (binding.launches.len() == 2).then(|| binding.launches[0].spec.folding());
+    }
+    for (multiprocessors, graphs) in [(1, false), (1, true), (132, false)] {
+        let mut driver = StandIn::fast();
+        driver.about.multiprocessors = multiprocessors;
+        let (bits, log) = serve(cuda(&plan, driver, graphs), &plan, &requests, |d| d.driver().log());
+        assert!(bits == wanted, "{multiprocessors}, {graphs}: other bits than the CPU's");
+        let many = |kernel: &str| log.iter().filter(|line| line.starts_with(&format!("launch {kernel} "))).count();
+        let (all, split) = (many("attend"), many("attend_combine"));
+        assert_eq!(split > 0, graphs || multiprocessors > 1, "{multiprocessors}, {graphs}: {split} of {all}");
+        assert!(split < all);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::states::States;
 use crate::step::{Step, int, size};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use vosti_contract::{Contract, Extent, Param, Role, Shape};
+use vosti_contract::{Contract, Extent, FOLDED, Param, Role, Shape, USE};
 use vosti_kernels::{KernelError, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::ir::{Binary, OpKind};
@@ -147,8 +147,11 @@ fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<
     while left > 0 {
         let many = (1 + random.below(2 * size(spec, "HEIGHT"))).min(left);
         let start = match int(spec, "SPLIT") {
-            // Where keys are split, some rows see one split and some two.
-            Some(split) if random.below(2) == 0 => (split as usize).saturating_sub(5) + random.below(10),
+            // Where keys are split, some rows see one split and some two; or two and three, where a launch folds them.
+            Some(split) if random.below(2) == 0 => {
+                let splits = if int(spec, USE) == Some(FOLDED) { 1 + random.below(2) } else { 1 };
+                (splits * split as usize).saturating_sub(5) + random.below(10)
+            }
             // Where pages carry a state, some rows of a tile see one page and some the next.
             _ if shape.recurs() && random.below(2) == 0 => (size(spec, "PAGE") - 1).saturating_sub(random.below(many)),
             _ => random.below(150),

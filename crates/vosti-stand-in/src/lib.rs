@@ -130,7 +130,13 @@ pub struct StandIn {
 impl Default for StandIn {
     fn default() -> StandIn {
         StandIn {
-            about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448, driver: 12080 },
+            about: About {
+                name: "stand-in".into(),
+                capability: (9, 0),
+                shared_bytes_max: 232_448,
+                multiprocessors: 132,
+                driver: 12080,
+            },
             free: 1 << 40,
             largest: u64::MAX,
             locked: usize::MAX,

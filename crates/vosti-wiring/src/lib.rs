@@ -14,7 +14,7 @@ pub mod wiring;
 
 pub use caches::{caches, most_pages, page_bytes, pages_in, pool, pool_bytes, state_bytes};
 pub use error::WiringError;
-pub use step::{Ints, Metadata, image, listed};
+pub use step::{Ints, Metadata, evenly, image, listed};
 pub use uniform::Uniform;
 pub use vosti_core::{Image, Meta, Tiling};
 pub use vosti_kernels::{Quantised, TensorData};

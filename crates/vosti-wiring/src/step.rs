@@ -122,7 +122,35 @@ fn refused(error: ImageError) -> String {
     }
 }
 
+/// Whether attention that folds its own splits keeps a device busy: no program works on more than twice as many pages of keys as
+/// each of `places` blocks at once would have if all were shared out evenly. `pages` has those of each query tile, and `programs`
+/// work through each.
+pub fn evenly(pages: impl Iterator<Item = usize>, programs: usize, places: usize) -> bool {
+    let (longest, all) = pages.fold((0, 0), |(longest, all), pages| (pages.max(longest), all + pages));
+    longest <= 2 * (all * programs).div_ceil(places.max(1))
+}
+
 /// Whether a step wants lists of largest logits.
 pub fn listed(plan: &StepPlan) -> bool {
     plan.sequences().iter().any(|s| s.top && s.selected > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_shared_out_evenly_unless_a_few_rows_see_many_keys() {
+        let tiles = |rows: usize, depth: usize| (0..rows).step_by(16).map(move |row| (depth + row + 16).div_ceil(64));
+        // Eight KV heads on 132 multiprocessors with two blocks each: parts of a prefill, whatever is before them.
+        for depth in [0, 512, 14_336] {
+            assert!(evenly(tiles(512, depth), 8, 264), "{depth}");
+        }
+        assert!(!evenly(tiles(64, 14_336), 8, 264));
+        // A row behind 32,768 keys, alone or beside a short prompt; and 64 of them.
+        let row = || std::iter::once(513);
+        assert!(!evenly(row(), 8, 264) && !evenly(row().chain(tiles(511, 0)), 8, 264));
+        assert!(evenly(std::iter::repeat_n(513, 64), 8, 264));
+        assert!(evenly(std::iter::empty(), 8, 264) && evenly(row(), 8, 1));
+    }
 }

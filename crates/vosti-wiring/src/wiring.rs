@@ -74,6 +74,9 @@ pub struct Wired {
     pub kernel: usize,
     /// Kernels of higher row tiles that may run in its place, lowest first. A device need not use them.
     pub higher: Vec<usize>,
+    /// A kernel that gives the bits of this launch and the next one, with this launch's parameters. A device may run it in the
+    /// place of the two.
+    pub folded: Option<usize>,
     /// The work from which the number of its programs follows.
     pub size: Size,
     /// The row at which its row buffers begin. It is above 0 only where scratch has too few rows for a whole step.
@@ -85,7 +88,7 @@ pub struct Wired {
 impl Wired {
     /// Every kernel that may run, lowest row tiles first.
     pub fn kernels(&self) -> impl Iterator<Item = usize> {
-        std::iter::once(self.kernel).chain(self.higher.iter().copied())
+        std::iter::once(self.kernel).chain(self.higher.iter().copied()).chain(self.folded)
     }
 
     /// The element of a buffer at which a parameter of this launch begins.
@@ -187,8 +190,8 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
             let end = first.saturating_add(room);
             let group = layer.map(|(_, group)| &program.groups[group]);
             let used = Use { op: &op, layer, group, scratch: &binding.scratch, first, end, rows_max, listing };
-            for launch in &binding.launches {
-                builder.launch(launch, &used)?;
+            for (i, launch) in binding.launches.iter().enumerate() {
+                builder.launch(launch, binding.folded.as_ref().filter(|_| i == 0), &used)?;
             }
         }
     }
@@ -197,12 +200,13 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
 }
 
 impl<K: Kernel, F> Builder<K, F> {
-    fn launch<E: From<WiringError>>(&mut self, launch: &Launch, used: &Use) -> Result<(), E>
+    fn launch<E: From<WiringError>>(&mut self, launch: &Launch, folded: Option<&Spec>, used: &Use) -> Result<(), E>
     where
         F: FnMut(&Spec) -> Result<K, E>,
     {
         let kernel = self.kernel(&launch.spec)?;
         let higher = launch.higher.iter().map(|spec| self.kernel(spec)).collect::<Result<Vec<_>, E>>()?;
+        let folded = folded.map(|spec| self.kernel(spec)).transpose()?;
         let contract = self.wiring.kernels[kernel].contract();
         let shape = contract.shape_of(&launch.spec.constants);
         let declared: Vec<(Role, String)> = contract.params.iter().map(|p| (p.role, p.name.clone())).collect();
@@ -250,10 +254,10 @@ impl<K: Kernel, F> Builder<K, F> {
                 }
             });
         }
-        if let Some(other) = higher.iter().find(|other| !self.same_parameters(kernel, **other)) {
+        if let Some(other) = higher.iter().chain(&folded).find(|other| !self.same_parameters(kernel, **other)) {
             return Err(WiringError::Unlike { spec: self.wiring.kernels[*other].spec().to_string() }.into());
         }
-        self.wiring.launches.push(Wired { kernel, higher, size, first: used.first, params });
+        self.wiring.launches.push(Wired { kernel, higher, folded, size, first: used.first, params });
         Ok(())
     }
 

@@ -223,7 +223,8 @@ impl<D: Driver> CudaDevice<D> {
 
         Lab {
             kernel,
-            twin: launch.kernel,
+            // A launch that folds its own splits writes rows that the first of two leaves to the second.
+            twin: if launch.folded == Some(kernel) { kernel } else { launch.kernel },
             spec: code.spec.clone(),
             proved: code.proved.clone(),
             shape,

@@ -191,7 +191,7 @@ impl Builder<'_> {
         Ok(q)
     }
 
-    /// The binding of attention. Keys are split if there is no window.
+    /// The binding of attention. Keys are split if there is no window, and folded in one launch if the target has room for that.
     fn attend(&mut self, index: usize, attention: &Attention) -> Result<u32> {
         let sinks = self.sinks(index, attention);
         let [kv_heads, d] = [("KV_HEADS", int(attention.kv_heads)), ("D", int(attention.head_dim))];
@@ -207,7 +207,8 @@ impl Builder<'_> {
                 let part = self.spec("attend", &dims)?;
                 let combine = self.spec("attend_combine", &[kv_heads, group, d, sunk])?;
                 let weights = BTreeMap::from([("sinks".to_string(), sinks)]);
-                Ok(self.binding(Binding::split(part, combine, weights)?))
+                let folds = vosti_kernels::folds(self.target.name, &part)?;
+                Ok(self.binding(Binding::split(part, combine, weights, folds)?))
             }
         }
     }

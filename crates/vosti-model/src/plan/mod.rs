@@ -160,8 +160,7 @@ pub(crate) fn plan_with(
 
 /// Every specialisation a plan may launch, sorted, each once.
 pub fn specs(plan: &ModelPlan) -> Vec<Spec> {
-    let mut specs: Vec<Spec> =
-        plan.bindings.iter().flat_map(|b| &b.launches).flat_map(|l| l.specs().cloned()).collect();
+    let mut specs: Vec<Spec> = plan.bindings.iter().flat_map(Binding::specs).cloned().collect();
     specs.sort();
     specs.dedup();
     specs
@@ -452,7 +451,7 @@ impl Builder<'_> {
         let parameter = |name: &String| self.weights[name].parameter.to_string();
         let weights = weights.into_iter().map(|name| (parameter(&name), name)).collect();
         let launches = vec![Launch { spec, higher, weights }];
-        Ok(self.binding(Binding { launches, scratch: vec![] }))
+        Ok(self.binding(Binding { launches, folded: None, scratch: vec![] }))
     }
 
     fn spec(&self, kernel: &str, dims: &[(&str, Const)]) -> Result<Spec> {

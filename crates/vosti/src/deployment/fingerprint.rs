@@ -21,11 +21,15 @@ impl Deployment {
         put("dequantiser", &vosti_model::dequantise::VERSION.to_le_bytes());
         put("page", &(PAGE as u64).to_le_bytes());
         put("program", format!("{:?}", self.program()).as_bytes());
-        for launch in self.plan.bindings.iter().flat_map(|binding| &binding.launches) {
-            for spec in launch.specs() {
-                put("launch", format!("{spec} {:?}", launch.weights).as_bytes());
-                put("ttir", ttir_hash(self.bundle.ttir(&spec.text().to_string()).unwrap_or_default()).as_bytes());
+        for binding in &self.plan.bindings {
+            for launch in &binding.launches {
+                for spec in launch.specs() {
+                    put("launch", format!("{spec} {:?}", launch.weights).as_bytes());
+                    put("ttir", ttir_hash(self.bundle.ttir(&spec.text().to_string()).unwrap_or_default()).as_bytes());
+                }
             }
+            // Its weights and text are the first launch's.
+            binding.folded.iter().for_each(|spec| put("folded", spec.to_string().as_bytes()));
         }
         if let Some(gpu) = self.gpu() {
             let about = gpu.about();

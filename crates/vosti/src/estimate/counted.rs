@@ -6,12 +6,13 @@
 //! for which blocks are executed.
 
 use super::Step;
+use super::card::Card;
 use super::launches::{self, Work};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-use vosti_cubin::Counter;
+use vosti_cubin::{Counter, Cubin};
 use vosti_cubin::execute::{Class, Counted, Counts, SECTOR};
 use vosti_engine::progress::Progress;
 use vosti_kernels::KernelError;
@@ -30,13 +31,16 @@ const DIFFERS: f64 = 0.1;
 /// out.
 pub fn of(
     plan: &ModelPlan,
+    cubins: &BTreeMap<String, Cubin>,
+    card: &Card,
     counters: &BTreeMap<String, Counter>,
     steps: &[Step],
     progress: &dyn Progress,
 ) -> Result<All, KernelError> {
     let mut keys: Vec<Key> = vec![];
     for step in steps {
-        keys.extend(launches::of(plan, *step)?.iter().map(Work::key).filter(|key| counters.contains_key(&key.0)));
+        let works = launches::of(plan, cubins, card, *step)?;
+        keys.extend(works.iter().map(Work::key).filter(|key| counters.contains_key(&key.0)));
     }
     keys.sort();
     keys.dedup();

@@ -4,10 +4,16 @@
 //! Read next: [`super::time`].
 
 use super::Step;
-use vosti_contract::{Const, Extent, Grid};
+use super::card::Card;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use vosti_contract::{Const, Extent, Grid, USE};
 use vosti_core::{Program, RowSet};
 use vosti_kernels::{KernelError, Launch, Spec};
+use vosti_cubin::Cubin;
+use vosti_cuda::device::RECORDED_ROWS;
 use vosti_model::ModelPlan;
+use vosti_wiring::evenly;
 
 /// One launch.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,20 +54,28 @@ fn number(spec: &Spec, name: &str) -> Option<f64> {
     }
 }
 
-/// The launches of a step, in order.
-pub fn of(plan: &ModelPlan, step: Step) -> Result<Vec<Work>, KernelError> {
+/// The launches of a step, in order, as a card makes them of compiled kernels.
+pub fn of(
+    plan: &ModelPlan,
+    cubins: &BTreeMap<String, Cubin>,
+    card: &Card,
+    step: Step,
+) -> Result<Vec<Work>, KernelError> {
     let mut all = vec![];
     for op in &plan.program.ops {
         let used = op.uses();
         let binding = &plan.bindings[used.binding as usize];
         let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
-        for launch in &binding.launches {
-            if let Some(read) = used.cache_read {
-                let ends = |first: usize| step.rows().min(first.saturating_add(room));
-                let parts = (0..step.rows()).step_by(room);
-                all.extend(parts.map(|first| attention(launch, step, first..ends(first), read.window)));
-                continue;
+        if let Some(read) = used.cache_read {
+            for first in (0..step.rows()).step_by(room) {
+                let rows = first..step.rows().min(first.saturating_add(room));
+                let folded = binding.folded.iter().find(|spec| folds(spec, (cubins, card), step, rows.clone()));
+                let two = binding.launches.iter().map(|launch| &launch.spec).filter(|_| folded.is_none());
+                all.extend(folded.into_iter().chain(two).map(|spec| attention(spec, step, rows.clone(), read.window)));
             }
+            continue;
+        }
+        for launch in &binding.launches {
             let requests = if used.rows == RowSet::All { step.requests(0..step.rows()) } else { step.last() };
             // An embedding reads rows as wide as those that it writes, and a store writes such as it reads.
             let read = if used.tokens { &used.outputs } else { &used.inputs };
@@ -154,21 +168,39 @@ fn row_bytes(program: &Program, buffer: u32) -> f64 {
     f64::from(declared.width) * if buffer == program.logits { 4.0 } else { 2.0 }
 }
 
+/// The rows of a query tile of a launch of attention, and the positions at which its tiles over some of the step's rows end.
+fn tiles(spec: &Spec, step: Step, rows: Range<usize>) -> (usize, impl Iterator<Item = usize>) {
+    let per_sequence = step.rows() / step.sequences.max(1);
+    let height = (number(spec, "HEIGHT").unwrap_or(1.0) as usize).min(per_sequence).max(1);
+    (height, rows.step_by(height).map(move |first| step.depth + first % per_sequence + height))
+}
+
+/// Whether a device runs the launch that folds its own splits over these rows (`vosti_cuda::device`): not in a recording.
+fn folds(spec: &Spec, (cubins, card): (&BTreeMap<String, Cubin>, &Card), step: Step, rows: Range<usize>) -> bool {
+    if step.tokens == 1 && step.rows() <= RECORDED_ROWS[RECORDED_ROWS.len() - 1] {
+        return false;
+    }
+    let blocks = cubins.get(&spec.to_string()).map_or(1, |cubin| cubin.record.facts.blocks.max(1));
+    let heads = number(spec, "KV_HEADS").unwrap_or(1.0) as usize;
+    let pages = tiles(spec, step, rows).1.map(|end| end.div_ceil(vosti_core::PAGE));
+    evenly(pages, heads, (card.multiprocessors * blocks) as usize)
+}
+
 /// The work of a launch of attention over some of the step's rows. Programs of splits that no row reaches are not counted.
-fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: Option<u32>) -> Work {
-    let spec = &launch.spec;
+fn attention(spec: &Spec, step: Step, rows: Range<usize>, window: Option<u32>) -> Work {
     let requests = step.requests(rows.clone());
     let of = |name: &str| number(spec, name).unwrap_or(1.0);
     let (d, height) = (of("D"), of("HEIGHT"));
-    let heads = number(spec, "KV_HEADS").unwrap_or(1.0);
+    let heads = of("KV_HEADS");
     let combines = spec.kernel == "attend_combine";
     let per_sequence = step.rows() / step.sequences.max(1);
-    let split = number(spec, "SPLIT").filter(|_| window.is_none()).unwrap_or(f64::INFINITY);
+    // With a window, and where a launch folds its own splits, a program goes through all of its keys.
+    let whole = number(spec, USE).is_some_and(|chosen| chosen > 0.0);
+    let split = number(spec, "SPLIT").filter(|_| !whole).unwrap_or(f64::INFINITY);
     let page = vosti_core::PAGE as f64;
     let (mut blocks, mut pages, mut seen, mut splits) = (0.0, 0.0f64, 0.0, 1.0f64);
-    let tile_rows = (height as usize).min(per_sequence).max(1);
-    for first in rows.clone().step_by(tile_rows) {
-        let end = (step.depth + first % per_sequence + tile_rows) as f64;
+    let (tile_rows, ends) = tiles(spec, step, rows.clone());
+    for end in ends.map(|end| end as f64) {
         let keys = end.min(window.map_or(f64::INFINITY, |w| f64::from(w) + tile_rows as f64));
         let parts = if split.is_finite() { (end / split).ceil() } else { 1.0 };
         blocks += parts;
@@ -178,18 +210,19 @@ fn attention(launch: &Launch, step: Step, rows: std::ops::Range<usize>, window: 
     }
     if combines {
         let tiles = rows.len().div_ceil(tile_rows) as f64;
-        let busy = if splits > 1.0 { tiles * of("HEADS") } else { 0.0 };
-        let bytes = splits * d * 4.0 * tile_rows as f64;
+        let busy = if splits > 1.0 { tiles * heads } else { 0.0 };
+        let group = of("GROUP") * tile_rows as f64;
+        let bytes = splits * d * 4.0 * group;
         let total = bytes * busy;
-        // Splits are folded in order, from the first on. A tile has room for rows without a request.
-        let room = height * (d.max(of("DP")) + 2.0);
+        // Splits are folded in order, from the first on. A tile has room for rows without a request, and for more heads and columns.
+        let room = height * of("GP") * (d.max(of("DP")) + 2.0);
         return Work {
             spec: spec.clone(),
             requests,
             blocks: busy as u64,
             memory_bytes: total,
             block_bytes: bytes,
-            of_memory: tile_rows as f64 * d / room,
+            of_memory: group * d / room,
             block_flops: 0.0,
             loads: 2.0,
             pages: 0.0,

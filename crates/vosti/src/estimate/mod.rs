@@ -114,7 +114,7 @@ pub fn estimate(
     let mut kernels: Vec<Kernel> = vec![];
     // Bytes that memory could still give during the launch before, and the shared memory of one of its blocks.
     let (mut idle, mut held) = (0.0, u64::MAX);
-    for mut work in launches::of(plan, step)? {
+    for mut work in launches::of(plan, cubins, card, step)? {
         let name = work.spec.to_string();
         let Some(cubin) = cubins.get(&name) else { continue };
         let counted = counts.get(&work.key()).and_then(|counted| counted.as_ref().ok());
@@ -353,7 +353,9 @@ mod tests {
         let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let decoder = vosti_model::families::from_config("llama", &config).unwrap();
         let plan = vosti_model::plan(&decoder, &vosti_model::Target::named("cuda-sm90"), None).unwrap();
-        let of = |step| launches::of(&plan, step).unwrap();
+        let card = Card::find(Arch::Sm90, None).unwrap();
+        let cubins = vosti_stand_in::cubins(&plan);
+        let of = |step| launches::of(&plan, &cubins, &card, step).unwrap();
         let decode = Step { sequences: 4, tokens: 1, depth: 2048 };
         let all = of(decode);
         assert_eq!(all.len(), 325);
@@ -361,11 +363,14 @@ mod tests {
         let bytes: f64 = all.iter().map(|work| work.memory_bytes).sum();
         assert!((1.0..1.02).contains(&(bytes / least)), "{}", bytes / least);
         let blocks = |kernel: &str| all.iter().find(|work| work.spec.kernel == kernel).unwrap().blocks;
-        // Four rows; 64 columns each; three splits of four sequences and eight heads; a row and head each.
-        assert_eq!(["rmsnorm", "linear", "attend", "attend_combine"].map(blocks), [4, 96, 96, 128]);
-        // At most 512 rows of a launch of attention: four, of 2,048. No row of the first two reaches a second split.
+        // Four rows; 64 columns each; five splits of four sequences and eight heads; a row and KV head each.
+        assert_eq!(["rmsnorm", "linear", "attend", "attend_combine"].map(blocks), [4, 96, 160, 32]);
+        // At most 512 rows of a launch of attention: four, of 2,048, and each folds its own splits.
         let prefill = of(Step { sequences: 1, tokens: 2048, depth: 0 });
         let many = |kernel: &str| prefill.iter().filter(|work| work.spec.kernel == kernel).count();
-        assert_eq!((many("attend"), many("attend_combine")), (128, 64));
+        assert_eq!((many("attend"), many("attend_combine")), (128, 0));
+        // A few rows behind many keys are split.
+        let few = of(Step { sequences: 1, tokens: 16, depth: 16_384 });
+        assert_eq!(few.iter().filter(|work| work.spec.kernel == "attend_combine").count(), 32);
     }
 }
