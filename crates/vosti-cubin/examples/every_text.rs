@@ -1,6 +1,6 @@
 //! Compiles every TTIR text for GPUs for every target and checks the machine code. A model of a supported family needs no other
-//! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones. The exit code is 1 if
-//! a kernel spills, is refused, or does not compile.
+//! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones; attention also with a
+//! window, and a router with groups of experts. The exit code is 1 if a kernel spills, is refused, or does not compile.
 //!
 //!     cargo run -p vosti-cubin --example every_text [--execute | --keep=FOLDER] [TARGET...] [KERNEL...]
 //!
@@ -26,19 +26,21 @@ const CHUNK: usize = 8;
 struct Numbers {
     /// Heads and groups fill their rooms.
     full: bool,
-    windowed: bool,
+    /// Attention has a window, a router groups of experts.
+    narrowed: bool,
     /// As tiny models have them, not as published ones.
     small: bool,
 }
 
 /// A text with dimensions that models have, and at most `room` query heads for each KV head. If `full`, heads and groups fill
-/// their rooms and flags are 0; else they are smaller, rows are a multiple of 8, and flags are 1. `windowed` is independent.
-fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbers) -> Spec {
+/// their rooms and flags are 0; else they are smaller, rows are a multiple of 8, and flags are 1. `narrowed` is independent.
+fn with_numbers(text: &Spec, room: i64, Numbers { full, narrowed, small }: Numbers) -> Spec {
     let pick = |large: i64, little: i64| if small { little } else { large };
     let either = |all: i64, some: i64| if full { all } else { some };
     let constant = |name: &str| int(text, name);
     let part = |room: i64| if full { room } else { (room * 5 / 8).max(1) };
     let group = if full { room } else { room / 2 + 1 };
+    let experts = part(constant("EP"));
     let flag = Const::Int(i64::from(!full));
     let mut spec = text.clone();
     for number in vosti_kernels::contract(&text.kernel).into_iter().flat_map(|contract| &contract.numbers) {
@@ -60,7 +62,7 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbe
                 _,
             ) => flag,
             ("BLOCKS", _) => either(pick(128, 8), pick(30, 5)).into(),
-            ("WINDOWED", _) => i64::from(windowed).into(),
+            ("WINDOWED", _) => i64::from(narrowed).into(),
             ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),
             ("N", "topk_combine") => part(constant("BN")).into(),
             ("V", "topk_part") => (32 * constant("PART")).into(),
@@ -71,13 +73,14 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, windowed, small }: Numbe
             ("INNER", _) => pick(4096, 128).into(),
             ("KEYS", _) => pick(256, 64).into(),
             ("WIDTH", _) => pick(4608, 256).into(),
+            ("GROUPS", "route") => (if narrowed { either(8, 16) } else { 0 }).into(),
+            ("MEMBERS", "route") => (if narrowed { experts / either(8, 16) } else { 1 }).into(),
+            ("KEPT", "route") => (if narrowed { either(4, 2) } else { 0 }).into(),
             ("GROUPS", _) => 2.into(),
             ("COPIES", _) => constant("CP").into(),
             ("LAYER", _) => 1.into(),
             ("LAYERS", _) => 4.into(),
-            ("MEMBERS", _) => (constant("EP") / 2).into(),
-            ("KEPT", _) => 1.into(),
-            ("E", "route") => either(constant("EP"), constant("EP") * 5 / 8).into(),
+            ("E", "route") => experts.into(),
             ("E", _) => pick(64, 6).into(),
             ("TOPK", _) => 8.into(),
             ("EPS", _) => 1e-6.into(),
@@ -207,7 +210,7 @@ fn specs(target: &str, kernels: &[String], small: bool) -> (usize, Vec<Spec>) {
         .iter()
         .flat_map(|text| {
             let all = [(true, false), (false, false), (true, true), (false, true)];
-            all.map(|(full, windowed)| taken(target, text, Numbers { full, windowed, small }))
+            all.map(|(full, narrowed)| taken(target, text, Numbers { full, narrowed, small }))
         })
         .map(|spec| (spec.to_string(), spec))
         .collect();

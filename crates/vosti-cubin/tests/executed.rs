@@ -34,14 +34,15 @@ const MODELS: [&str; 13] = [
     "nemotron3",
 ];
 
-/// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, attention over several
-/// pages ahead, and layers with a state.
-const LONG: [&str; 12] = [
+/// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, a router with groups,
+/// attention over several pages ahead, and layers with a state.
+const LONG: [&str; 13] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
     "expert_glu-bf16-ACT2-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
     "expert_glu-bf16-ACT0-BK64-BM16-BN64-E9-K136-N72-SWAP1-TOPK10-WHOLE1",
     "expert_down-bf16-BK64-BM16-BN64-E9-K136-LANES16-N72-SWAP1-TOPK6-WHOLE1",
+    "route-bf16-BM1-E12-EP128-GROUPS4-KEPT2-MEMBERS3-NORMED1-PLACES16-SCALE2.5-SIGMOID1-TOPK4",
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS1-SLOPE0.18033688-SPAN0.0-SPLIT1024-WINDOW1-WINDOWED0",
     "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H200",

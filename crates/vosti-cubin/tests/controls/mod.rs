@@ -214,6 +214,8 @@ pub const CONTROLS: &[Control] = controls! {
     "a row's second choice is taken for its first", "expert_down-", BITS, |t| with(t, "selp.b32", 1, " 2,", " 1,");
     "whether a tile has the expert is not asked of all rows", "expert_down-", POISON, |t| without(t, "shfl.sync", 0);
     "a gate's limit is another", "expert_glu-bf16-ACT2-", BITS, |t| with(t, "0f40E00000", 0, "0f40E00000", "0f40A00000");
+    "experts of a group that is kept are left out", "route-", BITS, |t| with(t, "setp.leu.f32", 0, "setp.leu", "setp.gtu");
+    "experts of all groups but one are left out", "route-", BITS, |t| with(t, "setp.gtu.f32", 0, "setp.gtu", "setp.leu");
     // Numbers that are not finite.
     "a number that is not finite is stored", "store_kv-", BITS, |t| unchanged(t, 0);
 };
