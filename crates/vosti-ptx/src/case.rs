@@ -249,6 +249,11 @@ impl Maker<'_> {
                 };
                 of(elem, (0..many).map(|i| logit(i, &mut self.random)))
             }
+            // Sums of codes, whose products are no smaller than the others, so that a wrong one is not rounded away.
+            (Role::In(3), Scalar::F32) if int(self.spec, "BLOCKS").is_some() => {
+                let largest = if int(self.spec, "WIDE") == Some(1) { 1e6 } else { 4e3 };
+                Buffer::F32((0..many).map(|_| (largest * self.random.unit()).round()).collect())
+            }
             (_, Scalar::I8) => Buffer::I8((0..many).map(|_| self.random.next() as i8).collect()),
             // Places of candidates, each once in a row.
             (Role::In(1), _) if chooses => Buffer::F32((0..many).map(|i| ((i * 7919) % (1 << 20)) as f32).collect()),

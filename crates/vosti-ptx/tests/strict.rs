@@ -182,6 +182,7 @@ fn an_execution_stops_where_a_gpu_would_compute_something() {
         (&format!("{copy}\n{store}"), "under way"),
         (&format!("{copy}\ncp.async.wait_group 0;\nld.shared.b32 %r9, [%r3];"), "a race"),
         (&format!("xor.b32 %r4, %r2, 4;\nld.shared.b32 %r9, [%r4];\n{copy}"), "a race"),
+        (&copy.replace("0x4, 4;", "0x4, 8;"), "a copy of 8 bytes into room for 4"),
         ("setp.lt.u32 %p1, %r1, 40;\n@%p1 bar.sync 0;", "a divergent `bar.sync`"),
         ("setp.lt.u32 %p1, %r1, 32;\n@%p1 bar.sync 0;", "not all threads of the block"),
         ("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra A;\nbar.sync 0;\nret;\nA:\nbar.sync 0;", "not all threads of the block"),
