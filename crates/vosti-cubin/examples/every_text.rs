@@ -110,12 +110,6 @@ fn taken(target: &str, text: &Spec, numbers: Numbers) -> Spec {
     specs.into_iter().find(taken).unwrap_or_else(|| panic!("{target} takes {text} for no group of heads"))
 }
 
-/// Whether the kernel loads a page while it computes with another one: always, unless two pages do not fit.
-fn loads_ahead(arch: Arch, spec: &Spec) -> bool {
-    let Some(Const::Int(d)) = spec.constants.get("D") else { return true };
-    *d <= if [Arch::Sm90, Arch::Sm100].contains(&arch) { 256 } else { 128 }
-}
-
 /// The results for one target.
 #[derive(Default)]
 struct Found {
@@ -131,19 +125,21 @@ struct Found {
 impl Found {
     fn note(&mut self, arch: Arch, spec: &Spec, compiled: Result<Artifact, CubinError>) {
         self.kernels += 1;
-        let level = compiled.as_ref().map_or(3, |artifact| artifact.metadata.ptxas_level);
+        let of = |artifact: &Artifact| (artifact.metadata.num_stages, artifact.metadata.ptxas_level);
+        let (stages, level) = compiled.as_ref().map_or((1, 3), of);
         let inspected = compiled.and_then(|artifact| inspect(&artifact, vosti_kernels::contract(&spec.kernel)?, arch));
         match inspected {
-            Ok(facts) => self.passed(arch, spec, &facts, level),
+            Ok(facts) => self.passed(spec, &facts, (stages, level)),
             Err(error) => self.wrong.push(format!("{spec}: {error}")),
         }
     }
 
-    fn passed(&mut self, arch: Arch, spec: &Spec, facts: &Facts, level: u32) {
+    fn passed(&mut self, spec: &Spec, facts: &Facts, (stages, level): (u32, u32)) {
         if level < 3 {
             self.first_level.push(spec.to_string());
         }
-        if facts.matrix_instructions > 0 && (facts.in_flight > 0) != loads_ahead(arch, spec) {
+        // A pipeline of one stage loads nothing ahead.
+        if facts.matrix_instructions > 0 && (facts.in_flight > 0) != (stages > 1) {
             self.wrong.push(format!("{spec}: {} bytes under way", facts.in_flight));
         }
         self.registers = self.registers.max(facts.registers);
