@@ -134,6 +134,13 @@ pub const OF_SM90: &[Control] = controls! {
     "no tile asks whether a row chose the expert", "expert_glu-", POISON, |t| without(t, "redux.sync", 0);
     "a tile is not turned", "expert_glu-", BITS, |t| with(t, "stmatrix", 0, ".trans", "");
     "a tile is stored over one that is read", "expert_glu-", RACE, |t| without(t, "bar.sync", -3);
+    // Integers: a product's tile is what threads stored.
+    "a tile is stored and not fenced for the product", "linear_int-", "with no `fence.proxy.async`", |t| {
+        without(t, "fence.proxy.async", 0)
+    };
+    "a tile is stored over one that a product reads", "linear_int-", "was changed while a matrix product was reading it", |t| {
+        without(t, "wgmma.wait_group", 1)
+    };
     // Stores of states.
     "a state is taken before it is there", "store_delta-", EARLY, |t| without(t, "griddepcontrol.wait", 0);
     "a matrix of values is not stored", "store_delta-", BITS, |t| without(t, "stmatrix", 0);
