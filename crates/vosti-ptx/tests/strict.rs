@@ -1,6 +1,6 @@
 //! A few lines of PTX each: what an execution gives, and where it stops.
 
-use vosti_ptx::{Buffers, Fault, Kernel, Launch};
+use vosti_ptx::{Buffers, Edit, Fault, Kernel, Kind, Launch};
 
 /// A kernel of one parameter, the address of `out`, with `%rd1` that address plus four bytes for each thread, `%r1` the thread.
 fn text(body: &str) -> String {
@@ -16,7 +16,11 @@ fn text(body: &str) -> String {
 
 /// The words of `out` after a block of 64 threads.
 fn run(body: &str) -> Result<Vec<u32>, Fault> {
-    let kernel = Kernel::read(&text(body)).unwrap();
+    run_text(&text(body))
+}
+
+fn run_text(text: &str) -> Result<Vec<u32>, Fault> {
+    let kernel = Kernel::read(text).unwrap();
     let mut memory = Buffers::default();
     let params = [memory.add("out", (0..256).map(|i| i as u8).collect())];
     let launch = Launch { grid: [1; 3], threads: 64, shared: 1024, params: &params, seed: Some(3), steps_max: 10_000 };
@@ -270,4 +274,26 @@ fn a_launch_must_fit_its_text() {
     assert!(kernel.run(&launch, &mut memory).unwrap_err().to_string().contains("the threads that the text names"));
     let launch = Launch { threads: 64, params: &[], ..launch };
     assert!(kernel.run(&launch, &mut memory).unwrap_err().to_string().contains("a value for each parameter"));
+}
+
+#[test]
+fn an_edit_that_nothing_notices_is_one_with_the_same_numbers_or_of_what_nobody_uses() {
+    let (copied, sum) = ("mov.b32 %r4, %r1;", "add.s32 %r9, %r1, 1;");
+    let ptx = text(&format!(
+        "setp.ne.b32 %p1, %r1, 0;\n{copied}\n{sum}\n@%p1 add.s32 %r9, %r9, 0;\nst.global.b32 [%rd1], %r9;"
+    ));
+    let edit = |was: &str, is: &str| {
+        let line = ptx.lines().position(|line| line == was).unwrap();
+        Edit { kind: Kind::Register, line, was: was.into(), is: is.into() }
+    };
+    let same = |was: &str, is: &str| run_text(&edit(was, is).beside(&ptx).unwrap()).is_ok();
+    assert!(same(sum, "add.s32 %r9, %r4, 1;"));
+    assert!(!same(sum, "add.s32 %r9, %r2, 1;"));
+    assert!(same("@%p1 add.s32 %r9, %r9, 0;", "@!%p1 add.s32 %r9, %r9, 0;"));
+    assert!(same("@%p1 add.s32 %r9, %r9, 0;", ""));
+    assert!(!same("@%p1 add.s32 %r9, %r9, 0;", "@%p1 add.s32 %r9, %r9, 1;"));
+    assert_eq!(edit("st.global.b32 [%rd1], %r9;", "").beside(&ptx), None);
+    let unused = |was: &str| run_text(&edit(was, "").unwritten(&ptx).unwrap()).is_ok();
+    assert!(unused(copied));
+    assert!(!unused(sum));
 }
