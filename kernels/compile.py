@@ -86,6 +86,13 @@ def one_after_the_other(text):
     return "\n".join(lines) + "\n"
 
 
+def fenced(ptx):
+    """The text with each `wgmma.fence` directly in front of its product. LLVM may set accumulators between the two, and the fence
+    is for what was set before it."""
+    between = r"(\twgmma\.fence\.sync\.aligned;\n)((?:\t(?!bra|@)[^\n]*;\n)+)(?=\t// begin inline asm\n\twgmma\.mma_async)"
+    return re.sub(between, r"\2\1", ptx)
+
+
 def rolled(ptx):
     """The text with every loop marked: the assembler unrolls none of them."""
     lines = ptx.rstrip("\0").splitlines()
@@ -167,7 +174,7 @@ def compile_one(request, arch, shared_max, folder, out):
     if metadata["shared"] > shared_max:
         ttgir = one_after_the_other(ttgir)
         module = stages["llir"](parsed(ttgir), metadata)
-    ptx = beginning_with(request["start"], stages["ptx"](module, metadata))
+    ptx = fenced(beginning_with(request["start"], stages["ptx"](module, metadata)))
     for kind, text in (("ttgir", without_locations(ttgir)), ("ptx", ptx)):
         with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:
             file.write(text)

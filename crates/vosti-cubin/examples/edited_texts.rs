@@ -39,6 +39,8 @@ struct Count {
     unread: usize,
     commutes: usize,
     not_reached: usize,
+    same: usize,
+    unused: usize,
     nothing: usize,
 }
 
@@ -50,14 +52,16 @@ impl Count {
             Seen::Unread => &mut self.unread,
             Seen::Commutes => &mut self.commutes,
             Seen::NotReached => &mut self.not_reached,
+            Seen::Same => &mut self.same,
+            Seen::Unused => &mut self.unused,
             Seen::Nothing => &mut self.nothing,
         } += 1;
     }
 
     fn line(&self) -> String {
-        let Count { stopped, bits, unread, commutes, not_reached, nothing } = self;
-        let all = stopped + bits + unread + commutes + not_reached + nothing;
-        format!("{all} | {stopped} | {bits} | {unread} | {commutes} | {not_reached} | {nothing}")
+        let Count { stopped, bits, unread, commutes, not_reached, same, unused, nothing } = self;
+        let all = stopped + bits + unread + commutes + not_reached + same + unused + nothing;
+        format!("{all} | {stopped} | {bits} | {unread} | {commutes} | {not_reached} | {same} | {unused} | {nothing}")
     }
 }
 
@@ -105,7 +109,7 @@ fn main() {
     bar.finish_and_clear();
     let mut found = found.into_inner().unwrap_or_else(|error| error.into_inner());
     found.sort_by_key(|(at, edit, _)| (*at, edit.line));
-    println!("edits | stopped | other bits | not read | commute | not reached | nothing");
+    println!("edits | stopped | other bits | no PTX | commute | not reached | same numbers | not used | nothing");
     for kind in Kind::ALL {
         let mut sum = Count::default();
         found.iter().filter(|(_, edit, _)| edit.kind == kind).for_each(|(_, _, seen)| sum.add(seen));

@@ -1,6 +1,7 @@
 //! Compiles every TTIR text for GPUs for every target and checks the machine code. A model of a supported family needs no other
 //! text. Each text is compiled twice: with heads and groups that fill their rooms, and with smaller ones; attention with each use
-//! that the target makes of it. The exit code is 1 if a kernel spills, is refused, or does not compile.
+//! that the target makes of it, and a router also with groups of experts. The exit code is 1 if a kernel spills, is refused, or
+//! does not compile.
 //!
 //!     cargo run -p vosti-cubin --example every_text [--execute | --keep=FOLDER] [TARGET...] [KERNEL...]
 //!
@@ -26,7 +27,7 @@ const CHUNK: usize = 8;
 struct Numbers {
     /// Heads and groups fill their rooms.
     full: bool,
-    /// The value of `USE`.
+    /// The value of `USE`; a router has groups of experts where it is 1.
     chosen: i64,
     /// As tiny models have them, not as published ones.
     small: bool,
@@ -40,6 +41,7 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, chosen, small }: Numbers
     let constant = |name: &str| int(text, name);
     let part = |room: i64| if full { room } else { (room * 5 / 8).max(1) };
     let group = if full { room } else { room / 2 + 1 };
+    let experts = part(constant("EP"));
     let flag = Const::Int(i64::from(!full));
     let mut spec = text.clone();
     for number in vosti_kernels::contract(&text.kernel).into_iter().flat_map(|contract| &contract.numbers) {
@@ -71,13 +73,14 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, chosen, small }: Numbers
             ("INNER", _) => pick(4096, 128).into(),
             ("KEYS", _) => pick(256, 64).into(),
             ("WIDTH", _) => pick(4608, 256).into(),
+            ("GROUPS", "route") => (if chosen == 1 { either(8, 16) } else { 0 }).into(),
+            ("MEMBERS", "route") => (if chosen == 1 { experts / either(8, 16) } else { 1 }).into(),
+            ("KEPT", "route") => (if chosen == 1 { either(4, 2) } else { 0 }).into(),
             ("GROUPS", _) => 2.into(),
             ("COPIES", _) => constant("CP").into(),
             ("LAYER", _) => 1.into(),
             ("LAYERS", _) => 4.into(),
-            ("MEMBERS", _) => (constant("EP") / 2).into(),
-            ("KEPT", _) => 1.into(),
-            ("E", "route") => either(constant("EP"), constant("EP") * 5 / 8).into(),
+            ("E", "route") => experts.into(),
             ("E", _) => pick(64, 6).into(),
             ("TOPK", _) => 8.into(),
             ("EPS", _) => 1e-6.into(),
@@ -107,12 +110,6 @@ fn taken(target: &str, text: &Spec, numbers: Numbers) -> Spec {
     specs.into_iter().find(taken).unwrap_or_else(|| panic!("{target} takes {text} for no group of heads"))
 }
 
-/// Whether the kernel loads a page while it computes with another one: always, unless two pages do not fit.
-fn loads_ahead(arch: Arch, spec: &Spec) -> bool {
-    let Some(Const::Int(d)) = spec.constants.get("D") else { return true };
-    *d <= if [Arch::Sm90, Arch::Sm100].contains(&arch) { 256 } else { 128 }
-}
-
 /// The results for one target.
 #[derive(Default)]
 struct Found {
@@ -128,19 +125,21 @@ struct Found {
 impl Found {
     fn note(&mut self, arch: Arch, spec: &Spec, compiled: Result<Artifact, CubinError>) {
         self.kernels += 1;
-        let level = compiled.as_ref().map_or(3, |artifact| artifact.metadata.ptxas_level);
+        let of = |artifact: &Artifact| (artifact.metadata.num_stages, artifact.metadata.ptxas_level);
+        let (stages, level) = compiled.as_ref().map_or((1, 3), of);
         let inspected = compiled.and_then(|artifact| inspect(&artifact, vosti_kernels::contract(&spec.kernel)?, arch));
         match inspected {
-            Ok(facts) => self.passed(arch, spec, &facts, level),
+            Ok(facts) => self.passed(spec, &facts, (stages, level)),
             Err(error) => self.wrong.push(format!("{spec}: {error}")),
         }
     }
 
-    fn passed(&mut self, arch: Arch, spec: &Spec, facts: &Facts, level: u32) {
+    fn passed(&mut self, spec: &Spec, facts: &Facts, (stages, level): (u32, u32)) {
         if level < 3 {
             self.first_level.push(spec.to_string());
         }
-        if facts.matrix_instructions > 0 && (facts.in_flight > 0) != loads_ahead(arch, spec) {
+        // A pipeline of one stage loads nothing ahead.
+        if facts.matrix_instructions > 0 && (facts.in_flight > 0) != (stages > 1) {
             self.wrong.push(format!("{spec}: {} bytes under way", facts.in_flight));
         }
         self.registers = self.registers.max(facts.registers);

@@ -34,14 +34,15 @@ const MODELS: [&str; 13] = [
     "nemotron3",
 ];
 
-/// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, attention over several
-/// pages ahead, and layers with a state.
+/// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, a router with groups,
+/// attention over several pages ahead, and layers with a state.
 const LONG: [&str; 13] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
     "expert_glu-bf16-ACT2-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
     "expert_glu-bf16-ACT0-BK64-BM16-BN64-E9-K136-N72-SWAP1-TOPK10-WHOLE1",
     "expert_down-bf16-BK64-BM16-BN64-E9-K136-LANES16-N72-SWAP1-TOPK6-WHOLE1",
+    "route-bf16-BM1-E12-EP128-GROUPS4-KEPT2-MEMBERS3-NORMED1-PLACES16-SCALE2.5-SIGMOID1-TOPK4",
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS1-SLOPE0.18033688-SPAN0.0-SPLIT512-USE0-WINDOW1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS1-SLOPE0.18033688-SPAN0.0-SPLIT512-USE2-WINDOW1",
@@ -61,15 +62,16 @@ const INTEGERS: [&str; 7] = [
     "expert_int_glu-bf16-ACT0-BLOCKS3-BM16-BN64-E3-HALVES1-N40-OFFSETS0-PLACES2-TOPK2-WIDE0",
     "linear_int_add-bf16-BLOCKS3-BM64-BN64-HALVES0-N72-OFFSETS0-SCALE1.0-WIDE0",
     "linear_int_bias-bf16-BLOCKS2-BM64-BN64-HALVES1-N64-OFFSETS0-WIDE1",
-    "linear_int_glu-bf16-ACT0-BLOCKS2-BM64-BN64-HALVES0-N40-OFFSETS1-WIDE1",
+    "linear_int_glu-bf16-ACT0-BLOCKS2-BM64-BN32-HALVES0-N40-OFFSETS1-WIDE1",
     "linear_int_logits-bf16-BLOCKS2-BM64-BN64-CAP30.0-CAPPED1-HALVES0-N72-OFFSETS0-SLOPE0.0625-SPAN60.0-WIDE1",
     "quantise-bf16-BB32-BLOCKS5-BM1-WIDE1",
 ];
 
-/// Kernels of sm90: those whose matrix products are a warpgroup's, those that controls break, experts of which a row chooses many, and
-/// layers with a state.
+/// Kernels of sm90: those whose matrix products are a warpgroup's, one whose loop is shorter than its pipeline, those that controls
+/// break, experts of which a row chooses many, and layers with a state.
 const SM90: [&str; 9] = [
     "linear-bf16-BK64-BM64-BN64-K712-N200-SWAP1",
+    "linear_add-bf16-BK64-BM16-BN64-K128-N64-SCALE1.0-SWAP1",
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT512-USE0-WINDOW1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT512-USE2-WINDOW1",
@@ -201,8 +203,9 @@ fn most_random_edits_of_a_text_are_seen() {
     let seen = on_all_cores(&edits, |edit| (edit.to_string(), cases.see(&compiled(artifact), edit)));
     let many = |like: fn(&Seen) -> bool| seen.iter().filter(|(_, seen)| like(seen)).count();
     assert_eq!((seen.len(), many(|seen| matches!(seen, Seen::Stopped(_) | Seen::Bits))), (46, 38), "{seen:#?}");
-    // A zero that is stored before it is loaded again, and a barrier that another one stands beside.
-    assert_eq!(many(|seen| *seen == Seen::Nothing), 2, "{seen:#?}");
+    // A zero that a load replaces in every thread, and a barrier that another one stands beside.
+    assert_eq!(many(|seen| *seen == Seen::Unused), 1, "{seen:#?}");
+    assert_eq!(many(|seen| *seen == Seen::Nothing), 1, "{seen:#?}");
 }
 
 #[test]
@@ -213,5 +216,5 @@ fn products_of_a_warpgroup_have_the_tile_interpreters_bits_and_broken_ones_are_f
     for artifact in &artifacts {
         assert_eq!(execute(artifact).unwrap(), Some(Executed::Ptx), "{}", artifact.spec);
     }
-    all_found(OF_SM90, &cases(SM90[..1].iter(), &artifacts));
+    all_found(OF_SM90, &cases(SM90.iter(), &artifacts));
 }

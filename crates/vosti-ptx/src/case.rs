@@ -142,6 +142,10 @@ fn step(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
 
 /// How many rows each request has, and the first one's position.
 fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
+    // Attention: every row of a page once, so that each key is the last that some row sees.
+    if shape.attends() && int(spec, "PAGE") == Some(rows as i64) {
+        return vec![(rows, random.below(rows))];
+    }
     let mut requests = vec![];
     let mut left = rows;
     while left > 0 {
@@ -252,6 +256,11 @@ impl Maker<'_> {
                 };
                 of(elem, (0..many).map(|i| logit(i, &mut self.random)))
             }
+            // Sums of codes, whose products are no smaller than the others, so that a wrong one is not rounded away.
+            (Role::In(3), Scalar::F32) if int(self.spec, "BLOCKS").is_some() => {
+                let largest = if int(self.spec, "WIDE") == Some(1) { 1e6 } else { 4e3 };
+                Buffer::F32((0..many).map(|_| (largest * self.random.unit()).round()).collect())
+            }
             (_, Scalar::I8) => Buffer::I8((0..many).map(|_| self.random.next() as i8).collect()),
             // Places of candidates, each once in a row.
             (Role::In(1), _) if chooses => Buffer::F32((0..many).map(|i| ((i * 7919) % (1 << 20)) as f32).collect()),
@@ -350,11 +359,12 @@ fn of(elem: Scalar, floats: impl Iterator<Item = f32>) -> Buffer {
     }
 }
 
-/// The rows of the cases of a kernel: one, and some more than a row tile or than a page.
+/// The rows of the cases of a kernel: one, some more than a row tile or than a page, and of attention a page.
 pub fn row_counts(spec: &Spec) -> Vec<usize> {
     if int(spec, "DK").is_some() && int(spec, "HEIGHT").is_none() {
         return vec![1, size(spec, "PAGE") + 12];
     }
     let tile = int(spec, "BM").or(int(spec, "HEIGHT")).unwrap_or(1).max(1) as usize;
-    vec![1, tile + 3]
+    let page = int(spec, "PAGE").filter(|_| int(spec, "SPLIT").is_some()).map(|page| page as usize);
+    [1, tile + 3].into_iter().chain(page).collect()
 }

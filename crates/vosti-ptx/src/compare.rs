@@ -69,6 +69,10 @@ pub enum Seen {
     Commutes,
     /// Nothing: no thread of a case executes the line.
     NotReached,
+    /// Nothing: the line's results are the same in every thread of every case.
+    Same,
+    /// Nothing: no thread of a case uses what the line writes.
+    Unused,
     /// Nothing, for another reason.
     Nothing,
 }
@@ -117,6 +121,8 @@ impl Cases {
             Err(_) => Seen::Unread,
             Ok(()) if edit.commutes() => Seen::Commutes,
             Ok(()) if of(&edit.looping(compiled.ptx)).is_ok() => Seen::NotReached,
+            Ok(()) if edit.beside(compiled.ptx).is_some_and(|text| of(&text).is_ok()) => Seen::Same,
+            Ok(()) if edit.unwritten(compiled.ptx).is_some_and(|text| of(&text).is_ok()) => Seen::Unused,
             Ok(()) => Seen::Nothing,
         }
     }

@@ -1,8 +1,8 @@
 //! Every single edit of a text by kind: what a wrong compiler might have written. An execution should find each of
 //! them.
 //!
-//! Edits are of words, not of meanings: some change nothing. [`Edit::commutes`] and [`Edit::looping`] say of two
-//! reasons whether they hold.
+//! Edits are of words, not of meanings: some change nothing. [`Edit::commutes`], [`Edit::looping`], [`Edit::beside`] and
+//! [`Edit::unwritten`] say of four reasons whether they hold.
 
 use crate::case::Random;
 use crate::text::without_comments;
@@ -134,9 +134,67 @@ impl Edit {
     /// The text with a loop without end in the place of the line, for the threads that execute it: if a run ends, none
     /// did.
     pub fn looping(&self, ptx: &str) -> String {
-        let guard = self.was.split_whitespace().next().filter(|word| word.starts_with('@')).unwrap_or("");
-        self.with(ptx, &format!("$edited: {guard} bra $edited;"))
+        self.with(ptx, &format!("$edited: {} bra $edited;", self.guard()))
     }
+
+    /// The text with the edit beside the line, in registers of its own, and a loop without end for threads in which their
+    /// results differ: if a run ends, they are the same. None if the line has no results.
+    pub fn beside(&self, ptx: &str) -> Option<String> {
+        let (was, is) = (Line::read(&self.was)?, Line::read(&self.is));
+        let (mut before, mut edited, mut after) = (String::new(), self.is.clone(), String::new());
+        for (at, word) in was.results().iter().enumerate().rev() {
+            let own = was.word(word);
+            let (name, ty, differ) = file(own)?;
+            if is.is_none() || was.guard.is_some() {
+                before += &format!("mov.{ty} {name}{at}, {own}; ");
+            }
+            if let Some(is) = &is {
+                let place = is.results().get(at)?;
+                edited.replace_range(place.start..place.end, &format!("{name}{at}"));
+            }
+            after += &format!("{differ} %edit_p9, {name}{at}, {own}; or.pred %edit_p8, %edit_p8, %edit_p9; ");
+        }
+        let none = "setp.ne.b32 %edit_p8, 0, 0;";
+        let text = format!("{before}{edited} {} {none} {after}$edited: @%edit_p8 bra $edited;", self.was);
+        (!after.is_empty()).then(|| self.declared(ptx, &text))
+    }
+
+    /// The text with the line's results as if nobody had written them: without a store or copy, else with registers of which
+    /// nothing is known. If a run has the right bits, nobody reads them. None of barriers.
+    pub fn unwritten(&self, ptx: &str) -> Option<String> {
+        let line = Line::read(&self.was)?;
+        let moved = |word: &Word| {
+            let own = line.word(word);
+            file(own).map(|(name, ty, _)| format!("{} mov.{ty} {own}, {name}0; ", self.guard()))
+        };
+        let text = line.results().iter().map(moved).collect::<Option<String>>()?;
+        (!line.barrier()).then(|| self.declared(ptx, &text))
+    }
+
+    fn guard(&self) -> &str {
+        self.was.split_whitespace().next().filter(|word| word.starts_with('@')).unwrap_or("")
+    }
+
+    /// The text with something else in the place of the line, which may use the registers of [`FILES`].
+    fn declared(&self, ptx: &str, is: &str) -> String {
+        let files: String = FILES.iter().map(|(_, name, ty, _)| format!(".reg .{ty} {name}<10>; ")).collect();
+        let edited = self.with(ptx, is);
+        edited.replacen(".reg ", &format!("{files}.reg "), 1)
+    }
+}
+
+/// Registers of an edited text beside its own: the beginnings of the compiler's names and of theirs, their type, and how two
+/// of them are compared.
+const FILES: [(&str, &str, &str, &str); 4] = [
+    ("%p", "%edit_p", "pred", "xor.pred"),
+    ("%rs", "%edit_s", "b16", "setp.ne.b16"),
+    ("%r", "%edit_r", "b32", "setp.ne.b32"),
+    ("%rd", "%edit_d", "b64", "setp.ne.b64"),
+];
+
+fn file(word: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    let (own, _) = register(word)?;
+    FILES.iter().find(|file| file.0 == own).map(|(_, name, ty, differ)| (*name, *ty, *differ))
 }
 
 /// An instruction with the places of its operands' words.
@@ -208,13 +266,21 @@ impl<'a> Line<'a> {
         &self.text[word.start..word.end]
     }
 
+    fn results(&self) -> &[Word] {
+        self.words.get(..self.results).unwrap_or_default()
+    }
+
+    fn barrier(&self) -> bool {
+        BARRIERS.iter().any(|name| self.opcode.starts_with(name))
+    }
+
     fn with(&self, word: &Word, is: &str) -> String {
         format!("{}{is}{}", &self.text[..word.start], &self.text[word.end..])
     }
 
     fn edits(&self) -> Vec<(Kind, String)> {
         let mut found = vec![];
-        if BARRIERS.iter().any(|name| self.opcode.starts_with(name)) {
+        if self.barrier() {
             found.push((Kind::Barrier, String::new()));
         } else if !["bra", "ret"].iter().any(|name| self.opcode.starts_with(name)) {
             found.push((Kind::Stale, String::new()));

@@ -38,6 +38,8 @@ pub enum Fault {
     Shared { at: u64, bytes: usize },
     #[error("an access of {bytes} bytes at {at:#x}, which is no multiple of that")]
     Misaligned { at: u64, bytes: usize },
+    #[error("a copy of {live} bytes into room for {bytes}")]
+    Copy { live: usize, bytes: usize },
     #[error("a race at shared byte {at:#x}: {this} here, and {other} by thread {by}, with no barrier between")]
     Race { at: u64, this: &'static str, other: &'static str, by: u32 },
     #[error("shared byte {at:#x} is used while a copy to it is under way")]

@@ -7,6 +7,7 @@
 
 use crate::matrix::Lanes;
 use crate::text::Width::{self, Bits16 as H, Bits32 as W, Bits64 as D, Predicate as P};
+use std::cmp::Ordering;
 use vosti_tile::numerics::{self, FloatMode, math};
 
 /// What the threads of a warp compute, each of up to three operands of its own.
@@ -110,6 +111,11 @@ fn extreme(a: f32, b: f32, largest: bool) -> f32 {
             }
         }
     }
+}
+
+/// A comparison that is true if one of the two is no number.
+fn unordered(a: u64, b: u64, is: fn(Ordering) -> bool) -> u64 {
+    float(a).partial_cmp(&float(b)).is_none_or(is).into()
 }
 
 /// Bits `from` to `from + many` of a word.
@@ -251,7 +257,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row("mul.rn.f16", H, &[H, H], all!(|[a, b, _]| f16(bits(of_f16(a) * of_f16(b))))),
     Row("abs.bf16", H, &[H], all!(|[a, ..]| a & 0x7fff)),
     Row("abs.bf16x2", W, &[W], all!(|[a, ..]| a & 0x7fff_7fff)),
-    // Comparison and Selection Instructions: setp. A comparison with NaN is false, unless its name ends in `u`.
+    // Comparison and Selection Instructions: setp. A comparison with NaN is false; one of floats whose name ends in `u` is
+    // true ("Floating Point Comparisons").
     Row("setp.eq.b16", P, &[H, H], all!(|[a, b, _]| (a == b).into())),
     Row("setp.ne.b16", P, &[H, H], all!(|[a, b, _]| (a != b).into())),
     Row("setp.eq.b32", P, &[W, W], all!(|[a, b, _]| (a == b).into())),
@@ -280,12 +287,12 @@ pub(crate) const ROWS: &[Row] = &[
     Row("setp.le.f32", P, &[W, W], all!(|[a, b, _]| (float(a) <= float(b)).into())),
     Row("setp.gt.f32", P, &[W, W], all!(|[a, b, _]| (float(a) > float(b)).into())),
     Row("setp.ge.f32", P, &[W, W], all!(|[a, b, _]| (float(a) >= float(b)).into())),
-    Row(
-        "setp.ltu.f32",
-        P,
-        &[W, W],
-        all!(|[a, b, _]| float(a).partial_cmp(&float(b)).is_none_or(|order| order.is_lt()).into()),
-    ),
+    Row("setp.equ.f32", P, &[W, W], all!(|[a, b, _]| unordered(a, b, Ordering::is_eq))),
+    Row("setp.neu.f32", P, &[W, W], all!(|[a, b, _]| unordered(a, b, Ordering::is_ne))),
+    Row("setp.ltu.f32", P, &[W, W], all!(|[a, b, _]| unordered(a, b, Ordering::is_lt))),
+    Row("setp.leu.f32", P, &[W, W], all!(|[a, b, _]| unordered(a, b, Ordering::is_le))),
+    Row("setp.gtu.f32", P, &[W, W], all!(|[a, b, _]| unordered(a, b, Ordering::is_gt))),
+    Row("setp.geu.f32", P, &[W, W], all!(|[a, b, _]| unordered(a, b, Ordering::is_ge))),
     Row("setp.lt.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) < float(b << 16)).into())),
     Row("setp.le.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) <= float(b << 16)).into())),
     Row("setp.gt.bf16", P, &[H, H], all!(|[a, b, _]| (float(a << 16) > float(b << 16)).into())),

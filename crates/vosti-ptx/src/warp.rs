@@ -412,7 +412,11 @@ impl Warp {
         for lane in each(mask) {
             let i = lane as usize;
             block.shared.start(to[i], bytes, self.who(lane))?;
-            let some = (live[i] as usize).min(bytes);
+            let some = live[i] as usize;
+            if some > bytes {
+                // PTX ISA, `cp.async`: undefined.
+                return Err(Fault::Copy { live: some, bytes });
+            }
             let mut values = [0; 16];
             if some > 0 {
                 if !from[i].is_multiple_of(bytes as u64) {

@@ -1,6 +1,6 @@
 //! A few lines of PTX each: what an execution gives, and where it stops.
 
-use vosti_ptx::{Buffers, Fault, Kernel, Launch};
+use vosti_ptx::{Buffers, Edit, Fault, Kernel, Kind, Launch};
 
 /// A kernel of one parameter, the address of `out`, with `%rd1` that address plus four bytes for each thread, `%r1` the thread.
 fn text(body: &str) -> String {
@@ -16,7 +16,11 @@ fn text(body: &str) -> String {
 
 /// The words of `out` after a block of 64 threads.
 fn run(body: &str) -> Result<Vec<u32>, Fault> {
-    let kernel = Kernel::read(&text(body)).unwrap();
+    run_text(&text(body))
+}
+
+fn run_text(text: &str) -> Result<Vec<u32>, Fault> {
+    let kernel = Kernel::read(text).unwrap();
     let mut memory = Buffers::default();
     let params = [memory.add("out", (0..256).map(|i| i as u8).collect())];
     let launch = Launch { grid: [1; 3], threads: 64, shared: 1024, params: &params, seed: Some(3), steps_max: 10_000 };
@@ -70,6 +74,16 @@ fn instructions_are_those_of_the_isa() {
         ("mul.wide.s32 %rd3, -3, 5; cvt.u32.u64 %r9, %rd3;", 0xffff_fff1),
         ("setp.lt.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
         ("setp.num.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
+        ("setp.gtu.f32 %p1, 0f7FC00000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 1),
+        ("setp.gtu.f32 %p1, 0f3F800000, 0fFFC00000; selp.b32 %r9, 1, 2, %p1;", 1),
+        ("setp.gtu.f32 %p1, 0f3F800000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
+        ("setp.gtu.f32 %p1, 0f40000000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 1),
+        ("setp.geu.f32 %p1, 0f80000000, 0f00000000; selp.b32 %r9, 1, 2, %p1;", 1),
+        ("setp.ltu.f32 %p1, 0f40000000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
+        ("setp.leu.f32 %p1, 0f3F800000, 0f7FC00000; selp.b32 %r9, 1, 2, %p1;", 1),
+        ("setp.equ.f32 %p1, 0f3F800000, 0f40000000; selp.b32 %r9, 1, 2, %p1;", 2),
+        ("setp.neu.f32 %p1, 0f3F800000, 0f3F800000; selp.b32 %r9, 1, 2, %p1;", 2),
+        ("setp.neu.f32 %p1, 0f7FC00000, 0f7FC00000; selp.b32 %r9, 1, 2, %p1;", 1),
         ("shfl.sync.bfly.b32 %r9, %r1, 3, 31, -1;", 38),
         ("shfl.sync.idx.b32 %r9, %r1, 9, 31, -1;", 41),
         ("shfl.sync.up.b32 %r9, %r1, 3, 0, -1;", 34),
@@ -172,6 +186,7 @@ fn an_execution_stops_where_a_gpu_would_compute_something() {
         (&format!("{copy}\n{store}"), "under way"),
         (&format!("{copy}\ncp.async.wait_group 0;\nld.shared.b32 %r9, [%r3];"), "a race"),
         (&format!("xor.b32 %r4, %r2, 4;\nld.shared.b32 %r9, [%r4];\n{copy}"), "a race"),
+        (&copy.replace("0x4, 4;", "0x4, 8;"), "a copy of 8 bytes into room for 4"),
         ("setp.lt.u32 %p1, %r1, 40;\n@%p1 bar.sync 0;", "a divergent `bar.sync`"),
         ("setp.lt.u32 %p1, %r1, 32;\n@%p1 bar.sync 0;", "not all threads of the block"),
         ("setp.lt.u32 %p1, %r1, 32;\n@%p1 bra A;\nbar.sync 0;\nret;\nA:\nbar.sync 0;", "not all threads of the block"),
@@ -259,4 +274,26 @@ fn a_launch_must_fit_its_text() {
     assert!(kernel.run(&launch, &mut memory).unwrap_err().to_string().contains("the threads that the text names"));
     let launch = Launch { threads: 64, params: &[], ..launch };
     assert!(kernel.run(&launch, &mut memory).unwrap_err().to_string().contains("a value for each parameter"));
+}
+
+#[test]
+fn an_edit_that_nothing_notices_is_one_with_the_same_numbers_or_of_what_nobody_uses() {
+    let (copied, sum) = ("mov.b32 %r4, %r1;", "add.s32 %r9, %r1, 1;");
+    let ptx = text(&format!(
+        "setp.ne.b32 %p1, %r1, 0;\n{copied}\n{sum}\n@%p1 add.s32 %r9, %r9, 0;\nst.global.b32 [%rd1], %r9;"
+    ));
+    let edit = |was: &str, is: &str| {
+        let line = ptx.lines().position(|line| line == was).unwrap();
+        Edit { kind: Kind::Register, line, was: was.into(), is: is.into() }
+    };
+    let same = |was: &str, is: &str| run_text(&edit(was, is).beside(&ptx).unwrap()).is_ok();
+    assert!(same(sum, "add.s32 %r9, %r4, 1;"));
+    assert!(!same(sum, "add.s32 %r9, %r2, 1;"));
+    assert!(same("@%p1 add.s32 %r9, %r9, 0;", "@!%p1 add.s32 %r9, %r9, 0;"));
+    assert!(same("@%p1 add.s32 %r9, %r9, 0;", ""));
+    assert!(!same("@%p1 add.s32 %r9, %r9, 0;", "@%p1 add.s32 %r9, %r9, 1;"));
+    assert_eq!(edit("st.global.b32 [%rd1], %r9;", "").beside(&ptx), None);
+    let unused = |was: &str| run_text(&edit(was, "").unwritten(&ptx).unwrap()).is_ok();
+    assert!(unused(copied));
+    assert!(!unused(sum));
 }

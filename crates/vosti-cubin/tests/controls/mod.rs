@@ -109,6 +109,51 @@ pub const OF_SM90: &[Control] = controls! {
     "another matrix is stored", "linear-", BITS, |t| swapped(t, "stmatrix", 0, 1, 2);
     "a wait for copies leaves one group more", "linear-", UNDER_WAY, |t| with(t, "cp.async.wait_group", 0, "8", "9");
     "the barrier behind a wait is left out", "linear-", UNDER_WAY, |t| without(t, "bar.sync", 4);
+    // Attention: the first product has rows of queries in registers, the second shares; the second's accumulators are scaled first.
+    "queries are not fenced", "attend-", UNFENCED, |t| without(t, "wgmma.fence", 0);
+    "shares are not fenced", "attend-", UNFENCED, |t| without(t, "wgmma.fence", 1);
+    "accumulators are scaled behind the fence", "attend-", UNFENCED, |t| line(&without(t, "wgmma.fence", 1)?, "mul.rn.f32 \t%r214", 0, |line| {
+        format!("wgmma.fence.sync.aligned;\n{line}")
+    });
+    "scores are used before they are there", "attend-", POISON, |t| without(t, "wgmma.wait_group", 0);
+    "sums of values are used before they are there", "attend-", POISON, |t| without(t, "wgmma.wait_group", 1);
+    "attention's wait for a page leaves one group more", "attend-", UNDER_WAY, |t| with(t, "cp.async.wait_group", 2, "3", "4");
+    "a page's buffer is filled while it is read", "attend-", RACE, |t| without(t, "bar.sync", 6);
+    "values are not transposed", "attend-", BITS, |t| with(t, "wgmma.mma_async", 4, "1, 1, 1;", "1, 1, 0;");
+    "values begin a row later", "attend-", BITS, |t| with(t, "4611686293305294976", 0, "4976", "4984");
+    "scores begin with what was there", "attend-", POISON, |t| with(t, "wgmma.mma_async", 0, ", 0, 1, 1, 0;", ", %p21, 1, 1, 0;");
+    "a quarter of a head is left out", "attend-", BITS, |t| without(t, "wgmma.mma_async", 1);
+    "shares of rows are exchanged", "attend-", BITS, |t| with(t, "wgmma.mma_async", 4, "{%r180,%r181", "{%r181,%r180");
+    "attention begins before what it reads is there", "attend-", EARLY, |t| without(t, "griddepcontrol.wait", 0);
+    // Experts: two products are under way side by side.
+    "a gate's product is not fenced", "expert_glu-", UNFENCED, |t| without(t, "wgmma.fence", 0);
+    "two products are under way as their buffer is filled", "expert_glu-", UNDER_WAY, |t| with(t, "wgmma.wait_group", 0, " 2", " 4");
+    "gate and other product are exchanged", "expert_glu-", BITS, |t| {
+        with(&with(t, "%r160, 32768;", 0, "32768", "65536")?, "%r160, 65536;", 1, "65536", "32768")
+    };
+    "no tile asks whether a row chose the expert", "expert_glu-", POISON, |t| without(t, "redux.sync", 0);
+    "a tile is not turned", "expert_glu-", BITS, |t| with(t, "stmatrix", 0, ".trans", "");
+    "a tile is stored over one that is read", "expert_glu-", RACE, |t| without(t, "bar.sync", -3);
+    // Integers: a product's tile is what threads stored.
+    "a tile is stored and not fenced for the product", "linear_int-", "with no `fence.proxy.async`", |t| {
+        without(t, "fence.proxy.async", 0)
+    };
+    "a tile is stored over one that a product reads", "linear_int-", "was changed while a matrix product was reading it", |t| {
+        without(t, "wgmma.wait_group", 1)
+    };
+    // Stores of states.
+    "a state is taken before it is there", "store_delta-", EARLY, |t| without(t, "griddepcontrol.wait", 0);
+    "a matrix of values is not stored", "store_delta-", BITS, |t| without(t, "stmatrix", 0);
+    "a matrix of values is read as it is stored", "store_delta-", RACE, |t| without(t, "bar.sync", -7);
+    "the state before a page is the page's own", "store_delta-", BITS, |t| with(t, ", -4;", 0, ", -4;", ", 0;");
+    "a state is not written", "store_delta-", BITS, |t| without(t, "st.global.v2", 0);
+    "a state is written a row early", "store_mamba-", BITS, |t| with(t, ", 63;", -1, ", 63;", ", 62;");
+    "entries are written before launches before have ended", "store_mamba-", EARLY, |t| {
+        line(&without(t, "griddepcontrol.wait", 0)?, "st.global", 0, |line| format!("{line}\ngriddepcontrol.wait;"))
+    };
+    "a barrier between a state's products is dropped", "store_mamba-", RACE, |t| without(t, "bar.sync", 5);
+    "the state is read of another page", "read_state-", BITS, |t| with(t, ", -4;", 0, ", -4;", ", 0;");
+    "a row does not see itself", "read_state-", BITS, |t| with(t, "setp.gt.s64", 1, "setp.gt", "setp.ge");
 };
 
 /// All that must be found.
@@ -214,6 +259,8 @@ pub const CONTROLS: &[Control] = controls! {
     "a row's second choice is taken for its first", "expert_down-", BITS, |t| with(t, "selp.b32", 1, " 2,", " 1,");
     "whether a tile has the expert is not asked of all rows", "expert_down-", POISON, |t| without(t, "shfl.sync", 0);
     "a gate's limit is another", "expert_glu-bf16-ACT2-", BITS, |t| with(t, "0f40E00000", 0, "0f40E00000", "0f40A00000");
+    "experts of a group that is kept are left out", "route-", BITS, |t| with(t, "setp.leu.f32", 0, "setp.leu", "setp.gtu");
+    "experts of all groups but one are left out", "route-", BITS, |t| with(t, "setp.gtu.f32", 0, "setp.gtu", "setp.leu");
     // Numbers that are not finite.
     "a number that is not finite is stored", "store_kv-", BITS, |t| unchanged(t, 0);
 };
