@@ -130,7 +130,14 @@ pub struct StandIn {
 impl Default for StandIn {
     fn default() -> StandIn {
         StandIn {
-            about: About { name: "stand-in".into(), capability: (9, 0), shared_bytes_max: 232_448, driver: 12080 },
+            about: About {
+                name: "stand-in".into(),
+                capability: (9, 0),
+                shared_bytes_max: 232_448,
+                // So that small models have high row tiles too.
+                multiprocessors: 1,
+                driver: 12080,
+            },
             free: 1 << 40,
             largest: u64::MAX,
             locked: usize::MAX,

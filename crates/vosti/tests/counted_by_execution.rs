@@ -32,9 +32,9 @@ fn what_blocks_move_by_execution_is_what_the_arithmetic_says() {
         (artifact.spec.to_string(), Cubin::of(artifact, contract, Arch::Sm80).unwrap())
     };
     let cubins: BTreeMap<String, Cubin> = artifacts.into_iter().map(of).collect();
-    let counts = counted::of(&plan, &counters, &steps, &NoProgress).unwrap();
-    assert!(counts.values().all(Result::is_ok), "{counts:?}");
     let card = Card::find(Arch::Sm80, None).unwrap();
+    let counts = counted::of(&plan, &counters, &steps, &card, &NoProgress).unwrap();
+    assert!(counts.values().all(Result::is_ok), "{counts:?}");
     let mut compared = vec![];
     for step in steps {
         let found = estimate(&plan, &cubins, &counts, &card, step).unwrap();

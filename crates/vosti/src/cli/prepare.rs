@@ -166,7 +166,7 @@ fn report(
         print(&format!("\nleft out: a step that reaches {} tokens, beyond the context\n", reaches(step)))?;
     }
     let bar = Bar::new(Unit::Count);
-    let counts = estimate::counted::of(plan, counters, &steps, &bar)?;
+    let counts = estimate::counted::of(plan, counters, &steps, card, &bar)?;
     anyhow::ensure!(!bar.cancelled(), "interrupted");
     drop(bar);
     for step in steps {

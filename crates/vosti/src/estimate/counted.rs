@@ -6,6 +6,7 @@
 //! for which blocks are executed.
 
 use super::Step;
+use super::card::Card;
 use super::launches::{self, Work};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,17 +27,18 @@ pub type All = BTreeMap<Key, Result<Counted, String>>;
 /// From which share on two numbers of bytes differ.
 const DIFFERS: f64 = 0.1;
 
-/// Executes the launches of these steps, each different one once, on all cores. One whose kernel has no counter is left
+/// Executes the launches that a card makes of these steps, each different one once, on all cores. One whose kernel has no counter is left
 /// out.
 pub fn of(
     plan: &ModelPlan,
     counters: &BTreeMap<String, Counter>,
     steps: &[Step],
+    card: &Card,
     progress: &dyn Progress,
 ) -> Result<All, KernelError> {
     let mut keys: Vec<Key> = vec![];
     for step in steps {
-        keys.extend(launches::of(plan, *step)?.iter().map(Work::key).filter(|key| counters.contains_key(&key.0)));
+        keys.extend(launches::of(plan, *step, card.multiprocessors)?.iter().map(Work::key).filter(|key| counters.contains_key(&key.0)));
     }
     keys.sort();
     keys.dedup();

@@ -114,7 +114,7 @@ pub fn estimate(
     let mut kernels: Vec<Kernel> = vec![];
     // Bytes that memory could still give during the launch before, and the shared memory of one of its blocks.
     let (mut idle, mut held) = (0.0, u64::MAX);
-    for mut work in launches::of(plan, step)? {
+    for mut work in launches::of(plan, step, card.multiprocessors)? {
         let name = work.spec.to_string();
         let Some(cubin) = cubins.get(&name) else { continue };
         let counted = counts.get(&work.key()).and_then(|counted| counted.as_ref().ok());
@@ -353,7 +353,7 @@ mod tests {
         let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let decoder = vosti_model::families::from_config("llama", &config).unwrap();
         let plan = vosti_model::plan(&decoder, &vosti_model::Target::named("cuda-sm90"), None).unwrap();
-        let of = |step| launches::of(&plan, step).unwrap();
+        let of = |step| launches::of(&plan, step, 132).unwrap();
         let decode = Step { sequences: 4, tokens: 1, depth: 2048 };
         let all = of(decode);
         assert_eq!(all.len(), 325);
