@@ -4,7 +4,15 @@ SCALE is 1 except in Granite, which multiplies each half of a layer by a factor.
 """
 import triton
 import triton.language as tl
-from product import plus, start, upright
+from product import halves, plus, start, upright
+
+
+@triton.jit
+def add_half(sums, residual, out, m, N, row, col, SCALE, BM: tl.constexpr, BN: tl.constexpr):
+    residual_tile = tl.make_block_ptr(residual, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
+    r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
+    out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
+    tl.store(out_tile, r + sums * SCALE, boundary_check=(0, 1))
 
 
 # /// contract
@@ -41,7 +49,14 @@ def linear_add(x, residual, rows, w, out, K, N, SCALE, BM: tl.constexpr, BN: tl.
         acc = plus(acc, a, b, SWAP)
         x_tile = tl.advance(x_tile, (0, BK))
         w_tile = tl.advance(w_tile, (BK, 0))
-    residual_tile = tl.make_block_ptr(residual, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
-    r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
-    out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
-    tl.store(out_tile, r + upright(acc, SWAP) * SCALE, boundary_check=(0, 1))
+    if SWAP == 1:
+        # Sums and residuals of all rows do not fit a thread's registers together: one half of the rows comes after the other.
+        BH: tl.constexpr = BM // 2
+        first, second = halves(acc, BM, BN)
+        add_half(first, residual, out, m, N, row, col, SCALE, BH, BN)
+        add_half(second, residual, out, m, N, row + BH, col, SCALE, BH, BN)
+    else:
+        residual_tile = tl.make_block_ptr(residual, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
+        r = tl.load(residual_tile, boundary_check=(0, 1), padding_option="zero")
+        out_tile = tl.make_block_ptr(out, (m, N), (N, 1), (row, col), (BM, BN), (1, 0))
+        tl.store(out_tile, r + upright(acc, SWAP) * SCALE, boundary_check=(0, 1))

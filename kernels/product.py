@@ -34,6 +34,14 @@ def upright(tile, SWAP: tl.constexpr):
 
 
 @triton.jit
+def halves(acc, BM: tl.constexpr, BN: tl.constexpr):
+    """The upper and the lower half of the rows t of an `acc` that is kept transposed, upright."""
+    rows = tl.reshape(tl.trans(acc), (2, BM // 2, BN))
+    first, second = tl.split(tl.permute(rows, (1, 2, 0)))
+    return first, second
+
+
+@triton.jit
 def along(vector, SWAP: tl.constexpr):
     """A vector over columns n, to meet `acc`."""
     if SWAP == 1:

@@ -10,6 +10,7 @@
 
 pub mod admitted;
 pub mod error;
+pub mod heights;
 pub mod inventory;
 pub mod quantised;
 pub mod request;
@@ -19,6 +20,7 @@ pub mod specialise;
 
 pub use admitted::{Admitted, Proved};
 pub use error::KernelError;
+pub use heights::cost;
 pub use inventory::{
     Kernel, bind, contract, examples, kernel, kernels, parse_stem, ttir, ttir_by_stem, ttir_hash, ttir_stems,
 };

@@ -264,7 +264,8 @@ mod tests {
         let first = specialise("cuda-sm90", "linear", Dtype::Bf16, &dims).unwrap();
         let higher = higher("cuda-sm90", &first).unwrap();
         let height = |spec: &Spec| spec.constants["BM"];
-        assert_eq!([&first, &higher[0], &higher[1]].map(height), [16, 64, 128].map(Const::Int));
+        assert_eq!([&first, &higher[0], &higher[1], &higher[2]].map(height), [16, 64, 128, 256].map(Const::Int));
+        assert_eq!(super::higher("cuda-sm80", &first).unwrap(), higher[..2]);
         assert_eq!(stands_for(&first), []);
         for spec in &higher {
             assert_eq!(stands_for(spec), std::slice::from_ref(&first));

@@ -325,7 +325,7 @@ impl<D: Driver> CudaDevice<D> {
                     launches.next();
                     kernel
                 }
-                None => chosen(&self.wiring.kernels, launch, extent)?,
+                None => chosen(&self.wiring.kernels, launch, extent, self.driver.about().multiprocessors)?,
             };
             self.wiring.kernels[kernel].launch(&mut self.driver, extent, pointers)?;
             if self.times.is_some() {
@@ -417,17 +417,18 @@ impl<D: Driver> CudaDevice<D> {
     }
 }
 
-/// The kernel of a launch for this extent: the one with the lowest tile that holds all rows, or else the highest tile. All are
-/// proved to give the same bits.
-fn chosen(kernels: &[Code], launch: &Wired, extent: Extent) -> Result<usize, CudaError> {
-    let mut kernel = launch.kernel;
-    for higher in &launch.higher {
-        if kernels[kernel].grid(extent)?[0] <= 1 {
-            break;
+/// The kernel of a launch for this extent: of several heights of row tiles, the one that costs least. All are proved to give the
+/// same bits.
+fn chosen(kernels: &[Code], launch: &Wired, extent: Extent, multiprocessors: u32) -> Result<usize, CudaError> {
+    let mut least = (f64::INFINITY, launch.kernel);
+    for kernel in launch.kernels().filter(|_| !launch.higher.is_empty()) {
+        let programs = kernels[kernel].grid(extent)?;
+        let cost = vosti_kernels::cost(&kernels[kernel].spec, programs, extent.rows, multiprocessors);
+        if cost < least.0 {
+            least = (cost, kernel);
         }
-        kernel = *higher;
     }
-    Ok(kernel)
+    Ok(least.1)
 }
 
 /// The kernel that folds its own splits, if the filled step's work is shared out evenly with it on a GPU of so many

@@ -64,7 +64,7 @@ pub struct About {
     pub capability: (u32, u32),
     /// Shared memory that a block may opt into, in bytes.
     pub shared_bytes_max: u64,
-    /// Multiprocessors.
+    /// Multiprocessors, each of which runs blocks.
     pub multiprocessors: u32,
     /// The newest version of CUDA that the driver knows, such as 12080.
     pub driver: u32,

@@ -134,7 +134,8 @@ impl Default for StandIn {
                 name: "stand-in".into(),
                 capability: (9, 0),
                 shared_bytes_max: 232_448,
-                multiprocessors: 132,
+                // So that small models have high row tiles too.
+                multiprocessors: 1,
                 driver: 12080,
             },
             free: 1 << 40,

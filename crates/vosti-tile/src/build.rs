@@ -361,6 +361,11 @@ impl Builder {
                 let shape: Shape = perm.iter().map(|p| from[*p]).collect();
                 self.reshaped("transpose", *x, &shape, fits)?
             }
+            Half { x, which } => {
+                let from = self.ty(*x).shape();
+                let fits = from.last() == Some(&2) && *which < 2;
+                self.reshaped("split", *x, &from[..from.len().saturating_sub(1)], fits)?
+            }
             Range { start, end } => {
                 let lanes = i64::from(*end) - i64::from(*start);
                 if lanes <= 0 {

@@ -445,6 +445,7 @@ mod tests {
             "ExpandDims",
             "Reshape",
             "Transpose",
+            "Half",
             "Range",
             "AddPtr",
             "MakeBlock",

@@ -347,6 +347,11 @@ pub enum OpKind {
         x: Value,
         perm: Vec<usize>,
     },
+    /// Lane `which` of the last axis, whose extent is 2, without that axis. A `tt.split` is two of these.
+    Half {
+        x: Value,
+        which: usize,
+    },
     /// `start, start + 1, .. end - 1`, `I32`.
     Range {
         start: i32,
@@ -534,6 +539,7 @@ impl OpKind {
             | ExpandDims { x, .. }
             | Reshape { x, .. }
             | Transpose { x, .. }
+            | Half { x, .. }
             | Reduce { x, .. } => vec![*x],
             Binary { a, b, .. } | CmpInt { a, b, .. } | CmpFloat { a, b, .. } => vec![*a, *b],
             Fma { a, b, c } => vec![*a, *b, *c],
@@ -565,6 +571,7 @@ impl OpKind {
             | ExpandDims { x, .. }
             | Reshape { x, .. }
             | Transpose { x, .. }
+            | Half { x, .. }
             | Reduce { x, .. } => change(x),
             Binary { a, b, .. } | CmpInt { a, b, .. } | CmpFloat { a, b, .. } => [a, b].into_iter().for_each(change),
             Fma { a, b, c } => [a, b, c].into_iter().for_each(change),

@@ -146,17 +146,21 @@ impl<'t> Lift<'t> {
         Ok(values)
     }
 
-    /// One operation: `%a = op ...`, `%a:3 = op ...` or `op ...`.
+    /// One operation: `%a = op ...`, `%a:3 = op ...`, `%a, %b = tt.split ...` or `op ...`.
     fn op(&mut self) -> Result<()> {
         self.operations += 1;
         if self.operations > OPERATIONS_MAX {
             return self.cursor.fail(Reason::Unsupported { what: format!("more than {OPERATIONS_MAX} operations") });
         }
-        let mut name = None;
+        let mut names = vec![];
         let mut count = 0;
         if self.cursor.rest().starts_with('%') {
-            name = Some(self.cursor.value_name()?);
+            names.push(self.cursor.value_name()?);
             count = if self.cursor.eat(":") { self.cursor.int()? } else { 1 };
+            while self.cursor.eat(",") {
+                names.push(self.cursor.value_name()?);
+                count = names.len() as i64;
+            }
             self.cursor.expect("=")?;
         }
         let start = self.cursor;
@@ -192,11 +196,13 @@ impl<'t> Lift<'t> {
             let what = format!("more than {CHAIN_MAX} operations in a chain, each on the result of the one before");
             return start.fail(Reason::Unsupported { what });
         }
-        if let Some(name) = name {
-            for value in &results {
+        // One name has all results, and several have one each.
+        let each = results.len().checked_div(names.len()).unwrap_or(1).max(1);
+        for (name, values) in names.iter().zip(results.chunks(each)) {
+            for value in values {
                 self.builder.name_value(*value, name);
             }
-            self.define(name, results)?;
+            self.define(name, values.to_vec())?;
         }
         Ok(())
     }

@@ -91,6 +91,7 @@ impl Kernel {
             ExpandDims { axis, .. } => format!("expand_dims {operands} at {axis}"),
             Reshape { .. } => format!("reshape {operands}"),
             Transpose { perm, .. } => format!("transpose {operands} by {perm:?}"),
+            Half { which, .. } => format!("half {which} of {operands}"),
             Range { start, end } => format!("range {start}..{end}"),
             AddPtr { .. } => format!("addptr {operands}"),
             MakeBlock { base, shape, strides, offsets, block, .. } => format!(

@@ -2,7 +2,7 @@
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use vosti_tile::{LiftError, lift};
+use vosti_tile::{Binary, LiftError, Op, OpKind, lift};
 
 /// A module around one function body, with Python lines 40, 41, .. for the body's lines.
 fn module(body: &str) -> String {
@@ -85,6 +85,29 @@ fn a_dot_of_integers_is_of_eight_bits_and_sums_in_32() {
     refuses(&dot("i32", "i32"), 3, "dot takes operands of one type");
     let cast = "%a = arith.constant 1.0 : f32\n%b = arith.fptosi %a : f32 to i8";
     refuses(cast, 2, "an element type that the cast is defined on");
+}
+
+#[test]
+fn a_split_has_the_two_lanes_of_a_last_axis_of_two() {
+    let split = |names: &str, shape: &str, half: &str| {
+        format!(
+            "%a = arith.constant dense<0.0> : tensor<{shape}xf32>\n\
+             {names} = tt.split %a : tensor<{shape}xf32> -> tensor<{half}xf32>\n%s = arith.subf %l, %r : tensor<{half}xf32>"
+        )
+    };
+    let kernel = lift(&module(&split("%l, %r", "8x2", "8"))).unwrap();
+    let halves = |op: &Op| match op.kind {
+        OpKind::Half { which, .. } => Some((which, op.results[0])),
+        _ => None,
+    };
+    let [(0, l), (1, r)] = kernel.body.iter().filter_map(halves).collect::<Vec<_>>()[..] else { panic!("{kernel}") };
+    let reads = |op: &Op| matches!(op.kind, OpKind::Binary { op: Binary::SubF, a, b } if (a, b) == (l, r));
+    assert!(kernel.body.iter().any(reads), "the first name is of the first lane:\n{kernel}");
+    refuses(&split("%l, %r", "2x8", "2"), 2, "split");
+    refuses(&split("%l, %r", "8x2", "4"), 2, "tensor<4xf32>");
+    refuses(&split("%l, %r, %x", "8x2", "8"), 2, "the left of `=`");
+    refuses(&split("%l", "8x2", "8"), 2, "the left of `=`");
+    refuses(&split("%l, %l", "8x2", "8"), 2, "`%l`");
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn same_but_for_numbers(a: &OpKind, b: &OpKind) -> bool {
         (Cast { op: x, to: t, .. }, Cast { op: y, to: u, .. }) => (x, t) == (y, u),
         (ExpandDims { axis: x, .. }, ExpandDims { axis: y, .. }) => x == y,
         (Transpose { perm: x, .. }, Transpose { perm: y, .. }) => x == y,
+        (Half { which: x, .. }, Half { which: y, .. }) => x == y,
         (Reduce { op: x, axis: i, .. }, Reduce { op: y, axis: j, .. }) => (x, i) == (y, j),
         (MakeBlock { order: x, .. }, MakeBlock { order: y, .. }) => x == y,
         (LoadBlock { check: x, padding: p, .. }, LoadBlock { check: y, padding: q, .. }) => (x, p) == (y, q),

@@ -230,7 +230,12 @@ pub fn called_for(problem: &Problem, pair: bool) -> Vec<Assumption> {
         match &op.kind {
             Constant { value, .. } if *value == Literal::float(0.0) => zeros.extend(&op.results),
             // A constant behind rearrangements.
-            Splat { x, .. } | Broadcast { x, .. } | ExpandDims { x, .. } | Transpose { x, .. } | Reshape { x, .. }
+            Splat { x, .. }
+            | Broadcast { x, .. }
+            | ExpandDims { x, .. }
+            | Transpose { x, .. }
+            | Reshape { x, .. }
+            | Half { x, .. }
                 if zeros.contains(x) =>
             {
                 zeros.extend(&op.results);

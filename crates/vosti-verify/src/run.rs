@@ -163,6 +163,10 @@ impl<'k> Run<'k> {
                 (*x, from)
             }
             OpKind::Reshape { x, shape } => (*x, reshape(t, shape, idx, self.shape(*x))),
+            OpKind::Half { x, which } => {
+                let which = t.int(*which as i128);
+                (*x, [idx, &[which]].concat())
+            }
             _ => return None,
         })
     }

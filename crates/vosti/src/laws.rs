@@ -14,7 +14,7 @@ use vosti_check::laws::{Bench, Broken, Law, Subject, all};
 use vosti_core::{Device, Op, PAGE, Program, Uses};
 use vosti_engine::progress::Progress;
 
-/// Rows of the largest step: every height of row tiles, and a ragged end.
+/// Rows of the largest step: more than a row tile, and a ragged end. `vosti probe` tries every height of row tiles.
 const ROWS_MAX: usize = 200;
 /// Pages of each group.
 const PAGES: usize = 12;

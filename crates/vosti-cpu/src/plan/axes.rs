@@ -153,6 +153,11 @@ impl Axes {
                     self.mix(*x, *p);
                 }
             }
+            Half { x, .. } => {
+                let (result, last) = (result.expect("one result"), kernel.ty(*x).shape().len() - 1);
+                (0..last).for_each(|i| self.union(result, i, *x, i));
+                self.mix(*x, last);
+            }
             Dot { a, b, acc } => {
                 let result = result.expect("one result");
                 self.union(result, 0, *a, 0);

@@ -271,20 +271,31 @@ impl Generator {
         self.pool.floats.push(x);
     }
 
-    /// Another shape and back: through rank 3, or transposed twice.
+    /// Another shape and back: through rank 3, or transposed twice; or a sum of a half of each row.
     pub(super) fn shape_step(&mut self) {
         let (bm, bn) = (self.sizes.bm, self.sizes.bn);
         let x = self.latest();
-        let x = if self.below(2) == 0 {
-            let x = self.op(OpKind::Transpose { x, perm: vec![1, 0] });
-            let two = self.float(2.0, &[bn, bm]);
-            let x = self.binary(Binary::MulF, x, two);
-            self.op(OpKind::Transpose { x, perm: vec![1, 0] })
-        } else {
-            let x = self.op(OpKind::Reshape { x, shape: vec![bm, bn / 2, 2] });
-            let one = self.float(1.0, &[bm, bn / 2, 2]);
-            let x = self.binary(Binary::AddF, x, one);
-            self.op(OpKind::Reshape { x, shape: vec![bm, bn] })
+        let x = match self.below(3) {
+            0 => {
+                let x = self.op(OpKind::Transpose { x, perm: vec![1, 0] });
+                let two = self.float(2.0, &[bn, bm]);
+                let x = self.binary(Binary::MulF, x, two);
+                self.op(OpKind::Transpose { x, perm: vec![1, 0] })
+            }
+            1 => {
+                let x = self.op(OpKind::Reshape { x, shape: vec![bm, bn / 2, 2] });
+                let one = self.float(1.0, &[bm, bn / 2, 2]);
+                let x = self.binary(Binary::AddF, x, one);
+                self.op(OpKind::Reshape { x, shape: vec![bm, bn] })
+            }
+            _ => {
+                let x = self.op(OpKind::Reshape { x, shape: vec![bm, 2, bn / 2] });
+                let x = self.op(OpKind::Transpose { x, perm: vec![0, 2, 1] });
+                let [a, b] = [0, 1].map(|which| self.op(OpKind::Half { x, which }));
+                let x = self.binary(Binary::SubF, a, b);
+                let column = self.op(OpKind::Reduce { op: Binary::AddF, x, axis: 1 });
+                self.spread(column, 0)
+            }
         };
         self.pool.floats.push(x);
     }

@@ -350,6 +350,7 @@ impl<M: Memory> Machine<'_, M> {
                 let permuted: Vec<usize> = perm.iter().map(|p| from[*p]).collect();
                 self.get(*x).gather(lanes, |i| along(i, ty.shape(), &permuted))
             }
+            OpKind::Half { x, which } => self.get(*x).gather(lanes, |i| 2 * i + which),
             OpKind::AddPtr { ptr, offset } => {
                 let pairs = self.get(*ptr).pointers().iter().zip(self.get(*offset).ints());
                 Data::Pointers(

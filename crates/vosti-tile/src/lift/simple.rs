@@ -143,6 +143,7 @@ impl<'t> Lift<'t> {
             }
             "tt.get_program_id" | "tt.get_num_programs" => self.program(op == "tt.get_program_id"),
             "tt.splat" | "tt.broadcast" | "tt.expand_dims" | "tt.reshape" | "tt.trans" => self.reshaping(op),
+            "tt.split" => self.split(),
             "tt.make_range" => self.range(),
             "tt.addptr" => self.addptr(),
             "tt.make_tensor_ptr" => self.make_block(),
@@ -284,6 +285,14 @@ impl<'t> Lift<'t> {
             }
         };
         self.emit(kind, Some(&to))
+    }
+
+    fn split(&mut self) -> Result<Vec<Value>> {
+        let x = self.operand()?;
+        let to = self.conversion(x, "->")?;
+        let halves = [0, 1].map(|which| self.emit(OpKind::Half { x, which }, Some(&to)));
+        let [first, second] = halves;
+        Ok([first?, second?].concat())
     }
 
     fn range(&mut self) -> Result<Vec<Value>> {

@@ -27,7 +27,7 @@ pub type All = BTreeMap<Key, Result<Counted, String>>;
 /// From which share on two numbers of bytes differ.
 const DIFFERS: f64 = 0.1;
 
-/// Executes the launches of these steps, each different one once, on all cores. One whose kernel has no counter is left
+/// Executes the launches that a card makes of these steps, each different one once, on all cores. One whose kernel has no counter is left
 /// out.
 pub fn of(
     plan: &ModelPlan,
@@ -35,6 +35,7 @@ pub fn of(
     card: &Card,
     counters: &BTreeMap<String, Counter>,
     steps: &[Step],
+    card: &Card,
     progress: &dyn Progress,
 ) -> Result<All, KernelError> {
     let mut keys: Vec<Key> = vec![];

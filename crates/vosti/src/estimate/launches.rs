@@ -80,7 +80,7 @@ pub fn of(
             // An embedding reads rows as wide as those that it writes, and a store writes such as it reads.
             let read = if used.tokens { &used.outputs } else { &used.inputs };
             let written = if used.cache_written.is_some() { &used.inputs } else { &used.outputs };
-            all.push(rowwise(plan, launch, requests, &[&read[..], written].concat())?);
+            all.push(rowwise(plan, launch, requests, &[&read[..], written].concat(), multiprocessors)?);
         }
     }
     // The kernels of lists of largest logits run only in steps that ask for lists; a greedy step does not.
@@ -88,21 +88,17 @@ pub fn of(
     Ok(all)
 }
 
-/// The specialisation of a launch that a device runs: the lowest tile that holds all rows, else the highest
-/// (`vosti_cuda::device`).
-fn chosen(launch: &Launch, extent: Extent) -> Result<(&Spec, [usize; 3]), KernelError> {
-    let grid = |spec: &Spec| {
-        let written = Grid::written(vosti_kernels::contract(&spec.kernel)?, &spec.constants)?;
-        Ok::<_, KernelError>(written.at(extent)?)
-    };
-    let (mut spec, mut blocks) = (&launch.spec, grid(&launch.spec)?);
-    for higher in launch.higher.iter() {
-        if blocks[0] <= 1 {
-            break;
+/// The specialisation of a launch that a device runs (`vosti_cuda::device`), and its programs.
+fn chosen(launch: &Launch, extent: Extent, multiprocessors: u32) -> Result<(&Spec, [usize; 3]), KernelError> {
+    let mut least = (f64::INFINITY, &launch.spec, [0; 3]);
+    for spec in std::iter::once(&launch.spec).chain(&launch.higher) {
+        let programs = Grid::written(vosti_kernels::contract(&spec.kernel)?, &spec.constants)?.at(extent)?;
+        let cost = vosti_kernels::cost(spec, programs, extent.rows, multiprocessors);
+        if cost < least.0 {
+            least = (cost, spec, programs);
         }
-        (spec, blocks) = (higher, grid(higher)?);
     }
-    Ok((spec, blocks))
+    Ok((least.1, least.2))
 }
 
 fn rowwise(
@@ -110,9 +106,10 @@ fn rowwise(
     launch: &Launch,
     requests: Vec<(usize, usize)>,
     buffers: &[u32],
+    multiprocessors: u32,
 ) -> Result<Work, KernelError> {
     let rows = requests.iter().map(|(many, _)| many).sum();
-    let (spec, grid) = chosen(launch, Extent { rows, tiles: 0, length: 0 })?;
+    let (spec, grid) = chosen(launch, Extent { rows, tiles: 0, length: 0 }, multiprocessors)?;
     let blocks = grid.iter().product::<usize>() as f64;
     let matrices: f64 = launch.weights.values().filter_map(|name| matrix(plan, name)).sum();
     let moved: f64 = buffers.iter().map(|buffer| row_bytes(&plan.program, *buffer)).sum::<f64>() * rows as f64;

@@ -363,8 +363,14 @@ impl<'k> Compiler<'k> {
         let ordered = axes.windows(2).all(|w| back(w[0]) < back(w[1]));
         match tile {
             Some(tile) if tile.stored == StoredLanes::Matrix && !ordered => {
-                let [rows, columns] = axes[..] else { return self.unsupported("a transposition of this rank") };
                 let shape = kernel.ty(x).shape();
+                let [rows, columns] = axes[..] else {
+                    let Some(rows) = in_turn(shape, perm) else {
+                        return self.unsupported("a transposition of this rank");
+                    };
+                    self.define(result, Sym::InTurn(tile, rows));
+                    return Ok(());
+                };
                 let target = self.fresh(result);
                 let bytes = size(tile.elem);
                 self.code.push(Instr::Transpose {
@@ -379,6 +385,40 @@ impl<'k> Compiler<'k> {
             }
             _ => self.view(result, x, back),
         }
+    }
+
+    pub(super) fn half(&mut self, result: Value, x: Value, which: usize) -> Result<()> {
+        let kernel = self.kernel;
+        let (shape, lanes) = (kernel.ty(result).shape(), kernel.ty(result).lanes());
+        let place = |at: usize, row: usize| Place { at: at as u32, row: row as u32, lanes: true };
+        if let Some(Sym::InTurn(tile, rows)) = self.env.get(&x).cloned() {
+            let target = self.fresh(result);
+            let bytes = rows * self.row_bytes(result) as usize;
+            let (dst, src) = (target.memory.at as usize, tile.memory.at as usize + which * bytes);
+            let count = self.bytes(result, target.stored) / bytes;
+            let (dst, src) = (place(dst, bytes), place(src, 2 * bytes));
+            self.code.push(Instr::Reshape { dst, src, from: 1, to: 1, count, bytes });
+            self.define(result, Sym::Tile(target));
+            return Ok(());
+        }
+        let tile = self.tile(x)?;
+        let (target, count) = match tile.stored {
+            StoredLanes::Matrix => (self.fresh(result), lanes),
+            StoredLanes::Vector(axis) if axis == shape.len() => (self.fresh_stored(result, StoredLanes::Cell), 1),
+            _ => return self.view(result, x, |axis| axis),
+        };
+        let bytes = size(tile.elem);
+        let columns = wide(shape).last().map_or(1, |axis| shape[*axis]);
+        self.code.push(Instr::Reshape {
+            dst: place(target.memory.at as usize, self.row_bytes(result) as usize),
+            src: place(tile.memory.at as usize + which * bytes, self.row_bytes(x) as usize),
+            from: 1,
+            to: columns,
+            count,
+            bytes,
+        });
+        self.define(result, Sym::Tile(target));
+        Ok(())
     }
 
     pub(super) fn reduce(&mut self, result: Value, binary: Binary, x: Value, axis: usize) -> Result<()> {
@@ -459,12 +499,21 @@ impl<'k> Compiler<'k> {
     }
 }
 
+/// The rows of a chunk if this transposition of a matrix of `shape` moves an axis of two lanes, which is neither its columns'
+/// nor behind them, behind all others.
+fn in_turn(shape: &[usize], perm: &[usize]) -> Option<usize> {
+    let (halves, others) = perm.split_last()?;
+    let columns = others.iter().rev().find(|axis| shape[**axis] > 1)?;
+    let rows = others.iter().filter(|axis| (*halves + 1..*columns).contains(*axis)).map(|axis| shape[*axis]);
+    (shape[*halves] == 2 && halves < columns && others.is_sorted()).then(|| rows.product())
+}
+
 impl Sym {
     /// True if the value lives in this place.
     fn holds(&self, memory: &Rc<crate::plan::scratch::Allocation>) -> bool {
         let part = |part: &Part| matches!(part, Part::Tile(tile) if Rc::ptr_eq(&tile.memory, memory));
         match self {
-            Sym::Tile(tile) => Rc::ptr_eq(&tile.memory, memory),
+            Sym::Tile(tile) | Sym::InTurn(tile, _) => Rc::ptr_eq(&tile.memory, memory),
             Sym::Sum(parts) | Sym::And(parts) => parts.iter().any(part),
             Sym::Pointer(pointer) => pointer.parts.iter().any(part),
             Sym::Block(block) | Sym::Pending { block, .. } => {

@@ -261,6 +261,7 @@ impl<'k> Compiler<'k> {
             ExpandDims { x, axis } => self.view(result, *x, |i| i + usize::from(i >= *axis))?,
             Reshape { x, .. } => self.reshape(result, *x)?,
             Transpose { x, perm } => self.transpose(result, *x, perm)?,
+            Half { x, which } => self.half(result, *x, *which)?,
             Range { start, .. } => {
                 let mut tile = self.fresh(result);
                 let lanes = self.lanes(result, 0);

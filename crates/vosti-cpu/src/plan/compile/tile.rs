@@ -94,6 +94,8 @@ pub(crate) enum Sym {
     Pointer(Pointer),
     /// A difference of floats that only an exponential reads.
     Difference(Tile, Tile),
+    /// A matrix that is read by halves: chunks of so many rows, of the one half and of the other in turn.
+    InTurn(Tile, usize),
     Block(Block),
     /// A block load that only dots read.
     Pending {
@@ -192,6 +194,7 @@ impl Compiler<'_> {
                 Ok(tile)
             }
             Some(Sym::Pointer(_) | Sym::Block(_)) => self.unsupported("arithmetic on pointers"),
+            Some(Sym::InTurn(..)) => self.unsupported("a transposition of this rank"),
             None => self.unsupported("a value from outside its region"),
         }
     }
