@@ -35,7 +35,6 @@ pub fn of(
     card: &Card,
     counters: &BTreeMap<String, Counter>,
     steps: &[Step],
-    card: &Card,
     progress: &dyn Progress,
 ) -> Result<All, KernelError> {
     let mut keys: Vec<Key> = vec![];

@@ -80,7 +80,7 @@ pub fn of(
             // An embedding reads rows as wide as those that it writes, and a store writes such as it reads.
             let read = if used.tokens { &used.outputs } else { &used.inputs };
             let written = if used.cache_written.is_some() { &used.inputs } else { &used.outputs };
-            all.push(rowwise(plan, launch, requests, &[&read[..], written].concat(), multiprocessors)?);
+            all.push(rowwise(plan, launch, requests, &[&read[..], written].concat(), card.multiprocessors)?);
         }
     }
     // The kernels of lists of largest logits run only in steps that ask for lists; a greedy step does not.
