@@ -38,7 +38,12 @@ pub fn of(
 ) -> Result<All, KernelError> {
     let mut keys: Vec<Key> = vec![];
     for step in steps {
-        keys.extend(launches::of(plan, *step, card.multiprocessors)?.iter().map(Work::key).filter(|key| counters.contains_key(&key.0)));
+        keys.extend(
+            launches::of(plan, *step, card.multiprocessors)?
+                .iter()
+                .map(Work::key)
+                .filter(|key| counters.contains_key(&key.0)),
+        );
     }
     keys.sort();
     keys.dedup();
