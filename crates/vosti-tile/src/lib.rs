@@ -14,6 +14,7 @@ pub mod interp;
 pub mod ir;
 pub mod lift;
 pub mod numerics;
+mod operands;
 mod parse;
 pub mod print;
 mod whole;

@@ -324,7 +324,9 @@ pub fn operations(kernel: &Kernel) -> std::collections::BTreeSet<String> {
             Cast { op, x, to } => Some(format!("{op:?} of {} to {to}", elem(x))),
             Reduce { op, x, .. } => Some(format!("Reduce by {op:?} of {}", elem(x))),
             ProgramId { .. } | NumPrograms { .. } | Constant { .. } | Poison { .. } | Range { .. } => None,
-            Splat { .. } | Broadcast { .. } | ExpandDims { .. } | Reshape { .. } | Transpose { .. } | Half { .. } => None,
+            Splat { .. } | Broadcast { .. } | ExpandDims { .. } | Reshape { .. } | Transpose { .. } | Half { .. } => {
+                None
+            }
             AddPtr { .. } | MakeBlock { .. } | Advance { .. } => None,
             Load { .. } | LoadBlock { .. } | Store { .. } | StoreBlock { .. } => None,
             Dot { .. } | For { .. } | If { .. } => None,
