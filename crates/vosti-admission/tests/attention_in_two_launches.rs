@@ -176,7 +176,7 @@ fn each_of_the_two_needs_its_own_certificate() {
 #[test]
 fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
-    let Binding { launches, scratch } = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().clone();
+    let Binding { launches, scratch, .. } = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().clone();
     // Both have the same weights.
     let own = &launches[0].weights;
     let bound = |stage| op_contract::Bound { stage, bound: own, weights: &plan.weights, scratch: &scratch };
