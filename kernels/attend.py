@@ -1,4 +1,5 @@
-"""Paged causal attention with an online softmax, one query tile and KV head a program: over a window, or over one split of the keys.
+"""Paged causal attention with an online softmax, one query tile and KV head a program: over a window, over one split of the keys,
+or over all keys, split by split.
 
 A query tile has up to HEIGHT rows of one request, and room for BQ. There are KV_HEADS groups of GROUP query heads, and a
 group fits GP lanes: lane `t * GP + g` is row t of the tile and the g-th query head of the KV head's group, so that the heads
@@ -7,12 +8,16 @@ order, so the keys that a row sees do not depend on its tile. A head has D numbe
 of two. `online_softmax` explains SLOPE, CAP and SPAN. If SINKS is 1, each head has a sink: the score of one more key, times log2(e),
 whose value is zero. It joins the sum of weights behind the last key.
 
-If WINDOWED is 1, this kernel is all of attention: a row sees at most WINDOW keys, its own among them. If WINDOWED is 0, a
-row sees all keys up to its own, and `attend_combine` is a second launch. Split s has the keys at positions s * SPLIT to
-(s + 1) * SPLIT - 1 of the request, whatever its length, its queries or the batch. A row at a position below SPLIT sees
-only keys of the first split, and this kernel writes its output. For other rows each program writes the state of an online
-softmax over its split's keys to scratch, in FP32: the largest score, the sum of weights and the weighted sum of values of
-each row and head.
+Split s has the keys at positions s * SPLIT to (s + 1) * SPLIT - 1 of the request, whatever its length, its queries or the batch.
+USE says what this launch is:
+
+- 0: the first of two, with a program for each split. A row at a position below SPLIT sees only keys of the first split, and
+  this kernel writes its output. For other rows each program writes the state of an online softmax over its split's keys to
+  scratch, in FP32: the largest score, the sum of weights and the weighted sum of values of each row and head.
+  `attend_combine` is the second launch.
+- 1: all of attention over a window. A row sees at most WINDOW keys, its own among them.
+- 2: all of attention. A program folds its rows' splits in the order in which `attend_combine` does, and has the same bits.
+- 3: as 2, and it writes the states of the splits as well. A proof compares 2 with 0 by it; no launch is of this kind.
 """
 import triton
 import triton.language as tl

@@ -375,14 +375,9 @@ mod tests {
 
     /// Both launches of attention.
     fn halves(target: &str, heads: i64, kv_heads: i64, d: i64) -> [Spec; 2] {
-        let [own, group, d, page, sinks] = [
-            ("KV_HEADS", kv_heads),
-            ("GROUP", heads / kv_heads),
-            ("D", d),
-            ("PAGE", 64),
-            ("SINKS", 0),
-        ]
-        .map(|(name, value)| (name, Const::Int(value)));
+        let [own, group, d, page, sinks] =
+            [("KV_HEADS", kv_heads), ("GROUP", heads / kv_heads), ("D", d), ("PAGE", 64), ("SINKS", 0)]
+                .map(|(name, value)| (name, Const::Int(value)));
         let part = [&[own, group, d, page, sinks], &crate::window(None)[..], &scores(1.0, 0.0)].concat();
         [("attend", &part[..]), ("attend_combine", &[own, group, d, sinks])]
             .map(|(kernel, dims)| specialise(target, kernel, Dtype::Bf16, dims).unwrap())

@@ -14,12 +14,12 @@ fn linear_is_a_loop_of_loads_and_a_dot() {
 
 #[test]
 fn attention_guards_its_state_by_touched_pages() {
-    insta::assert_snapshot!(printed("attend-bf16-BQ16-DP64-GP4-PAGE64-ROWS512-SPLIT1024"));
+    insta::assert_snapshot!(printed("attend-bf16-BQ16-DP64-GP4-PAGE64-ROWS512-SPLIT512"));
 }
 
 #[test]
 fn attention_folds_a_rows_splits_in_order() {
-    insta::assert_snapshot!(printed("attend_combine-bf16-BQ4-DP64-ROWS512-SPLIT1024"));
+    insta::assert_snapshot!(printed("attend_combine-bf16-BQ1-DP64-GP4-ROWS512-SPLIT512"));
 }
 
 #[test]

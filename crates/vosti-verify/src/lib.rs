@@ -7,6 +7,7 @@
 //! [`memory`], [`mod@verify`].
 
 mod alike;
+mod apart;
 mod budget;
 mod cache;
 mod case;

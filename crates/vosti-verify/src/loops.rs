@@ -227,7 +227,11 @@ impl<'k> Prover<'k, '_> {
         let run = &self.runs[side.index()];
         let line = run.line(at.v);
         let Def::Op(op, result) = run.def(at.v) else {
-            return self.fail(Obligation::LoopRange, line, "an iteration that only one run makes may change the selected state");
+            return self.fail(
+                Obligation::LoopRange,
+                line,
+                "an iteration that only one run makes may change the selected state",
+            );
         };
         match &op.kind {
             OpKind::Select { cond, a, b } => {

@@ -100,9 +100,7 @@ impl<'k> Prover<'k, '_> {
                 }
                 Ok((self.t.and(&goal), "the chosen row, same column"))
             }
-            Role::CacheK | Role::CacheV
-                if matches!(shape, Shape::Attend | Shape::AttendPart | Shape::AttendFolded) =>
-            {
+            Role::CacheK | Role::CacheV if matches!(shape, Shape::Attend | Shape::AttendPart | Shape::AttendFolded) => {
                 self.same_key(l, r)
             }
             Role::Scratch(_) if shape == Shape::AttendCombine => self.same_part(l, r),

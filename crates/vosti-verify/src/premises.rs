@@ -196,16 +196,16 @@ pub fn of(shape: Shape, tokens: bool, dimensions: Dimensions, int: Int) -> Resul
             Premises::Rowwise { vocabulary: tokens.then(vocabulary).transpose()? }
         }
         Shape::StoreKv => Premises::StoreKv { page: page()? },
-        Shape::Attend if dimensions.folded => {
-            Premises::Attend { page: page()?, tile_rows: tile_rows()?, window: None }
-        }
+        Shape::Attend if dimensions.folded => Premises::Attend { page: page()?, tile_rows: tile_rows()?, window: None },
         Shape::Attend => {
             let constant = || Ok::<_, String>(Some(range(0, limit::CONTEXT, "WINDOW")?).filter(|window| *window > 0));
             let window =
                 dimensions.window.map_or_else(|| Ok(constant()?.map(Dim::Const)), |of| Ok::<_, String>(Some(of)))?;
             Premises::Attend { page: page()?, tile_rows: tile_rows()?, window }
         }
-        Shape::AttendPart | Shape::AttendFolded => Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? },
+        Shape::AttendPart | Shape::AttendFolded => {
+            Premises::AttendPart { page: page()?, tile_rows: tile_rows()?, splits: splits()? }
+        }
         Shape::AttendCombine => Premises::AttendCombine { tile_rows: tile_rows()?, splits: splits()? },
         Shape::RecurStore => Premises::RecurStore { page: page()? },
         Shape::RecurRead => Premises::RecurRead { page: page()?, tile_rows: tile_rows()? },

@@ -285,7 +285,9 @@ impl Problem {
         let number = contract.numbers.iter().find(|number| number.name == USE);
         match number.filter(|_| contract.shape == Shape::AttendPart).map(dimension::range) {
             None => case(None),
-            Some(Some((0, 1))) => Ok(Problem { uses: Uses { windowed: other(1)?, ..Uses::default() }, ..case(Some(0))? }),
+            Some(Some((0, 1))) => {
+                Ok(Problem { uses: Uses { windowed: other(1)?, ..Uses::default() }, ..case(Some(0))? })
+            }
             Some(Some((0, 3))) => {
                 let uses = Uses { windowed: other(1)?, folded: other(FOLDED)?, storing: other(3)? };
                 Ok(Problem { uses, ..case(Some(0))? })
@@ -317,7 +319,8 @@ impl Problem {
                 || name.contains(['@', '|'])
         };
         let numbers = dimension::numbers(name, &kernel, &contract.numbers, taken)?;
-        let chosen_use = chosen.and_then(|value| Some((numbers.iter().position(|n| n.name == USE)?, i128::from(value))));
+        let chosen_use =
+            chosen.and_then(|value| Some((numbers.iter().position(|n| n.name == USE)?, i128::from(value))));
         constants.extend(choice.clone());
         let maker = Maker {
             name,

@@ -201,7 +201,9 @@ fn hand_over(first: &Run, (second, d): (&mut Run, &Dims)) -> Result<(), String> 
         for (position, row) in &second.row_of {
             let Some((_, from)) = first.row_of.iter().find(|(other, _)| other == position) else { continue };
             for (to, at) in d.cells(own, *row, *position).zip(d.cells(param, *from, *position)) {
-                let Buffer::F32(numbers) = &first.buffers[i] else { return Err("partial results of another type".into()) };
+                let Buffer::F32(numbers) = &first.buffers[i] else {
+                    return Err("partial results of another type".into());
+                };
                 put(&mut second.buffers[j], to, numbers[at]);
             }
         }
@@ -252,7 +254,8 @@ fn stray_write(run: &Run, d: &Dims, before: &[Buffer]) -> Option<String> {
 
 impl Dims {
     fn writes(&self, what: What) -> bool {
-        matches!(what, What::Out(_)) || (matches!(what, What::Scratch(_)) && matches!(self.kind, Kind::Part | Kind::Folded))
+        matches!(what, What::Out(_))
+            || (matches!(what, What::Scratch(_)) && matches!(self.kind, Kind::Part | Kind::Folded))
     }
 
     /// Whether the contract names a row's cells of a parameter, by the row's position. The first of two launches writes the

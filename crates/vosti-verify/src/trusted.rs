@@ -155,6 +155,8 @@ pub const TRUSTED: &[Trusted] = trusted![
     Rule true "crates/vosti-verify/src/recur.rs" "which entry of a page a cell or a carried value is",
     Rule true "crates/vosti-verify/src/memo.rs" "which goals need no second proof",
     Rule true "crates/vosti-verify/src/alike.rs" "which sums of two texts may be compared",
+    Rule true "crates/vosti-verify/src/folded.rs" "one launch of attention in the place of two",
+    Rule true "crates/vosti-verify/src/apart.rs" "that the two runs may really differ",
     Rule true "crates/vosti-verify/src/loops.rs" "induction, and iterations that change nothing",
     Rule true "crates/vosti-verify/src/memory.rs" "which loaded cells the contract calls equal",
     Rule true "crates/vosti-verify/src/facts.rs" "zeros, minus infinity, finite cells",

@@ -131,6 +131,9 @@ fn masked_lanes_of_a_dot_change_at_most_the_sign_of_a_zero(executor: Executor) {
         let y = dot_lane(executor, &mut random, &Lane { a: &a, b: &other, acc, bf16 }, [16, 9], 5);
         assert!(same(x, y) || (x == 0.0 && y == 0.0), "{executor:?}: {x:e} and {y:e}");
         signs += usize::from(!same(x, y));
+        // Of masked lanes alone the result is the accumulator.
+        let z = dot_lane(executor, &mut random, &Lane { a: &[0.0; 32], b: &other, acc, bf16 }, [16, 4], 5);
+        assert!(same(z, acc) || (z == 0.0 && acc.abs() < f32::MIN_POSITIVE), "{executor:?}: {z:e} for {acc:e}");
     }
     assert!(signs > 0, "{executor:?}: the probe never saw a sign differ: it probes nothing");
 }
