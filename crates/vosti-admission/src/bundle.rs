@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vosti_cubin::Cubin;
 use vosti_contract::Shape;
+use vosti_cubin::Cubin;
 use vosti_kernels::{Admitted, Launch, Proved, Spec, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
@@ -110,9 +110,8 @@ impl Bundle {
     }
 
     /// Refuses a plan unless each op is discharged: each of its launches has a kernel with a fresh certificate for the text
-    /// that will run, and the contract, or two launches' contracts together, is the op's; so does one launch that may run in the
-    /// place of two, and it is proved to give their bits. Machine code must be compiled from
-    /// that text too. The error names the kernel and the op. A device runs what this returns and nothing else.
+    /// that will run, and the contract, or two launches' contracts together, is the op's. A launch that may run in the place of
+    /// two has such a kernel too, and is proved to give their bits. Machine code must be compiled from that text. The error names the kernel and the op. A device runs what this returns and nothing else.
     pub fn admit(&self, plan: &ModelPlan) -> Result<Admitted, BundleError> {
         let mut kernels = BTreeMap::new();
         let mut problems: HashMap<String, Problem> = HashMap::new();
@@ -144,7 +143,8 @@ impl Bundle {
             };
             let weights = &plan.weights;
             for (launch, stage) in launches.iter().zip(stages) {
-                let bound = |spec| one(spec, op_contract::Bound { stage: *stage, bound: &launch.weights, weights, scratch });
+                let bound =
+                    |spec| one(spec, op_contract::Bound { stage: *stage, bound: &launch.weights, weights, scratch });
                 launch.specs().try_for_each(bound)?;
             }
             let folded = binding.and_then(|binding| binding.folded.as_ref());
@@ -154,7 +154,9 @@ impl Bundle {
                 one(folded, op_contract::Bound { stage, bound, weights, scratch: &[] })?;
             }
             let problem = |launch: &Launch| &problems[&launch.spec.to_string()];
-            for (launch, spec) in launches.iter().flat_map(|launch| launch.higher.iter().map(move |spec| (launch, spec))) {
+            for (launch, spec) in
+                launches.iter().flat_map(|launch| launch.higher.iter().map(move |spec| (launch, spec)))
+            {
                 self.stands_for(&spec.text().to_string(), problem(launch))
                     .and_then(|()| op_contract::same_numbers(&launch.spec, spec))
                     .map_err(|why| misfit(&spec.to_string(), why))?;

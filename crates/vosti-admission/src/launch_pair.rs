@@ -47,7 +47,10 @@ pub fn folds(folded: &Spec, first: &Launch, second: &Launch) -> Result<(), Strin
         return Err(format!("it is not the launch in whose place it folds, {}, with {USE} {FOLDED}", first.spec));
     }
     if first.weights != second.weights {
-        return Err(format!("the launches in whose place it runs have the weights {:?} and {:?}", first.weights, second.weights));
+        return Err(format!(
+            "the launches in whose place it runs have the weights {:?} and {:?}",
+            first.weights, second.weights
+        ));
     }
     let contract = vosti_kernels::contract(&second.spec.kernel).map_err(|error| error.to_string())?;
     for name in contract.numbers.iter().map(|number| &number.name).filter(|name| *name != "HEIGHT") {

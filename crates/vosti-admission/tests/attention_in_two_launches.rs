@@ -8,8 +8,8 @@ use vosti_kernels::{Binding, Launch, Scratch, Spec};
 use vosti_model::{ModelPlan, Target};
 use vosti_tile::Scalar;
 use vosti_verify::certificate::StandsFor;
-use vosti_verify::{Certificate, Problem};
 use vosti_verify::problem::Dim;
+use vosti_verify::{Certificate, Problem};
 
 fn plan(target: &str) -> ModelPlan {
     let path = format!("{}/../vosti-model/configs/smollm2-135m.json", env!("CARGO_MANIFEST_DIR"));
@@ -176,7 +176,7 @@ fn each_of_the_two_needs_its_own_certificate() {
 #[test]
 fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let plan = plan("cpu");
-    let Binding { launches, scratch } = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().clone();
+    let Binding { launches, scratch, .. } = plan.bindings.iter().find(|b| b.launches.len() == 2).unwrap().clone();
     // Both have the same weights.
     let own = &launches[0].weights;
     let bound = |stage| op_contract::Bound { stage, bound: own, weights: &plan.weights, scratch: &scratch };
@@ -279,7 +279,8 @@ fn a_launch_that_folds_is_refused_unless_its_certificate_says_that_it_gives_the_
     refused(with(|c| c.stands_for[0].kernel.push('0')), &says);
     refused(with(|c| c.stands_for[0].ttir_hash = "0".repeat(64)), &says);
     // Its own proof, which the first of the two has too, is not enough.
-    let other = |c: &mut Certificate| c.stands_for[0] = StandsFor { kernel: c.kernel.clone(), ttir_hash: c.ttir_hash.clone() };
+    let other =
+        |c: &mut Certificate| c.stands_for[0] = StandsFor { kernel: c.kernel.clone(), ttir_hash: c.ttir_hash.clone() };
     refused(with(other), &says);
     // A second launch of another text is not the one that was compared.
     let combine = &mut binding(&mut plan).launches[1].spec;

@@ -360,11 +360,7 @@ fn a_specialisation_that_nobody_proved_is_refused() {
 #[test]
 fn attention_of_dimensions_that_nobody_proved_is_refused() {
     let changes: [(&str, i64, &str); 8] = [
-        (
-            "GROUP",
-            17,
-            "it is proved only if GROUP <= GP, and that is false for KV_HEADS 1, GROUP 17, D 256, USE 1",
-        ),
+        ("GROUP", 17, "it is proved only if GROUP <= GP, and that is false for KV_HEADS 1, GROUP 17, D 256, USE 1"),
         (
             "HEIGHT",
             17,

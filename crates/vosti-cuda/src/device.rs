@@ -22,7 +22,9 @@ use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
 use vosti_cubin::inspect::SCRATCH_PARAMS;
 use vosti_cubin::{Arch, Cubin, alike};
 use vosti_kernels::Admitted;
-use vosti_wiring::{Bound, Lists, Size, Weights, Wired, Wiring, caches, evenly, listed, most_pages, outputs, pool, wire};
+use vosti_wiring::{
+    Bound, Lists, Size, Weights, Wired, Wiring, caches, evenly, listed, most_pages, outputs, pool, wire,
+};
 
 /// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are
 /// launched kernel by kernel. A matrix product has one tile of 16 or 64 rows for all of these counts. Other kernels have a
@@ -318,7 +320,8 @@ impl<D: Driver> CudaDevice<D> {
         while let Some((launch, pointers)) = launches.next() {
             let extent = self.step.extent(launch.size);
             // A recording serves later steps too, so nothing of this one decides there.
-            let folded = if length.is_none() { folded(&self.wiring.kernels, launch, &self.step, places)? } else { None };
+            let folded =
+                if length.is_none() { folded(&self.wiring.kernels, launch, &self.step, places)? } else { None };
             let extent = Extent { length: length.unwrap_or(extent.length), ..extent };
             let kernel = match folded {
                 Some(kernel) => {
@@ -433,12 +436,7 @@ fn chosen(kernels: &[Code], launch: &Wired, extent: Extent, multiprocessors: u32
 
 /// The kernel that folds its own splits, if the filled step's work is shared out evenly with it on a GPU of so many
 /// multiprocessors: not where a few rows see many keys. It is proved to give the bits of the two launches in whose place it runs.
-fn folded(
-    kernels: &[Code],
-    launch: &Wired,
-    step: &Step,
-    multiprocessors: usize,
-) -> Result<Option<usize>, CudaError> {
+fn folded(kernels: &[Code], launch: &Wired, step: &Step, multiprocessors: usize) -> Result<Option<usize>, CudaError> {
     let (Some(kernel), Size::Tiles(tiling)) = (launch.folded, launch.size) else { return Ok(None) };
     let [_, heads, splits] = kernels[kernel].grid(step.extent(launch.size))?;
     let even = evenly(step.pages(tiling), heads * splits, multiprocessors * kernels[kernel].blocks);

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use vosti_contract::{Const, Extent, Grid, USE};
 use vosti_core::{Program, RowSet};
-use vosti_kernels::{KernelError, Launch, Spec};
 use vosti_cubin::Cubin;
 use vosti_cuda::device::RECORDED_ROWS;
+use vosti_kernels::{KernelError, Launch, Spec};
 use vosti_model::ModelPlan;
 use vosti_wiring::evenly;
 
