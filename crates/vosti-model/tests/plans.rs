@@ -87,11 +87,11 @@ fn keys_are_split_in_layers_without_a_window_whatever_the_context_is() {
         match (window, &kernels[..]) {
             (Some(512), [whole]) => assert!(whole.starts_with("attend-") && scratch.is_empty(), "{whole}"),
             (None, [part, combine]) => {
-                assert!(part.starts_with("attend-") && part.ends_with("SPLIT512-USE0-WINDOW1"), "{part}");
-                assert!(combine.starts_with("attend_combine-") && combine.ends_with("SPLIT512"), "{combine}");
-                let of = |width| Scratch { keys: 512, rows: 512, width };
+                assert!(part.starts_with("attend-") && part.ends_with("SPLIT1024-USE0-WINDOW1"), "{part}");
+                assert!(combine.starts_with("attend_combine-") && combine.ends_with("SPLIT1024"), "{combine}");
+                let of = |width| Scratch { keys: 1024, rows: 512, width };
                 assert_eq!(*scratch, [of(4), of(4), of(4 * 256)]);
-                assert_eq!([1, 512, 513].map(|context| scratch[0].len(context)), [2048, 2048, 4096]);
+                assert_eq!([1, 1024, 1025].map(|context| scratch[0].len(context)), [2048, 2048, 4096]);
             }
             other => panic!("{other:?}"),
         }

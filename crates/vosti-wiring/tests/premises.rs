@@ -102,7 +102,7 @@ fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
 
 /// The first launch of full attention, and attention over a window.
 const ATTEND: &str = "attend-f32-BQ16-DP16-GP16-PAGE64-ROWS512-SPLIT64";
-const WIDE: &str = "attend-f32-BQ64-DP64-GP2-PAGE64-ROWS512-SPLIT512";
+const WIDE: &str = "attend-f32-BQ64-DP64-GP2-PAGE64-ROWS512-SPLIT1024";
 const COMBINE: &str = "attend_combine-f32-BQ16-DP16-GP16-ROWS512-SPLIT64";
 const STORE: &str = "store_kv-f32-BM64-HP32-PAGE64";
 const GATHER: &str = "gather-f32-BH64-BM64";
