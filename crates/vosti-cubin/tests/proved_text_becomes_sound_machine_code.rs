@@ -119,7 +119,7 @@ fn the_combination_of_splits_has_the_next_ones_on_their_way() {
         // A split's weighted sums, and what is little beside them.
         assert_eq!(
             inspect(&artifacts[0], contract(&artifacts[0]), arch).unwrap().in_flight / (4 * 128 * 4),
-            4,
+            14,
             "{arch}"
         );
     }
