@@ -131,10 +131,12 @@ pub fn second_of(spec: &Spec) -> Option<Spec> {
     let (text, second) = (spec.text(), "attend_combine");
     let target = targets().find(|target| folds(target, &text).is_ok_and(|folds| folds))?;
     let tiles = tiles(target, second).ok()?;
-    // The rooms are those of `attend`; the tiles are its own, and a number in the table.
+    // The rooms are those of `attend`. A number in the table is the same for both, but for the rows of a tile.
     let constant = |name: &String| {
-        let own = tiles.get(name).and_then(|tile| expr::eval(tile.at(0)?, &|_| None).ok());
-        Some((name.clone(), own.map(Const::Int).or(text.constants.get(name).copied())?))
+        let number = tiles.get(name).and_then(|tile| expr::eval(tile.at(0)?, &|_| None).ok()).map(Const::Int);
+        let shared = text.constants.get(name).copied();
+        let same = name == "BQ" || number.is_none() || number == shared;
+        Some((name.clone(), number.or(shared).filter(|_| same)?))
     };
     let contract = crate::contract(second).ok()?;
     let bound = |name: &String| contract.numbers.iter().any(|number| number.name == *name);

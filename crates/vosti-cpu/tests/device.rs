@@ -61,12 +61,12 @@ impl Weights for Random {
 fn program(act: Dtype) -> (Program, Vec<Binding>) {
     let spec = |kernel: &str, dims: &[(&str, Const)]| specialise("cpu", kernel, act, dims).unwrap();
     let (i, f) = (Const::Int, Const::Float);
-    let heads = [("HEADS", i(4)), ("KV_HEADS", i(2)), ("D", i(16)), ("SINKS", i(1))];
+    let heads = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("SINKS", i(1))];
     let groups = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("PAGE", i(64)), ("SINKS", i(1))];
     let part = spec("attend", &[&groups[..], &vosti_kernels::window(None), &scores(0.25, 0.0)].concat());
     // The first binding: attention, in two launches.
     let sinks = BTreeMap::from([("sinks".to_string(), "sinks.0".to_string())]);
-    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads), sinks).unwrap()];
+    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads), sinks, false).unwrap()];
     let mut bind = |spec: Spec, weights: &[&str], layer: u32| {
         let weights = weights
             .iter()

@@ -172,7 +172,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti-contract/src/grid.rs" "how many programs a launch has, for a proved grid",
     Admission false "crates/vosti-admission/src/bundle.rs" "no op without a fresh certificate that fits it",
     Admission false "crates/vosti-admission/src/op_contract.rs" "which contract an op needs",
-    Admission false "crates/vosti-admission/src/launch_pair.rs" "when two launches are one op's",
+    Admission false "crates/vosti-admission/src/launch_pair.rs" "when two launches are one op's, and one may run in their place",
     Admission false "crates/vosti-admission/src/limits.rs" "how large a step is proved for",
     Wiring false "crates/vosti-wiring/src/wiring.rs" "which buffer is bound to which parameter",
     Wiring false "crates/vosti-wiring/src/caches.rs" "how large each part of a layer's pages is",

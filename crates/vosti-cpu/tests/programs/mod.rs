@@ -159,10 +159,10 @@ impl Builder {
             Some(_) => self.bind(first, &[&name("sinks")]),
             // In two launches: splits of 64 keys.
             None => {
-                let heads = dims(&[("HEADS", 8), ("KV_HEADS", 2), ("D", 16), ("SINKS", 1)]);
+                let heads = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("SINKS", 1)]);
                 let combine = spec("attend_combine", &heads);
                 let weights = bound(&first, [name("sinks")].into_iter());
-                self.binding(Binding::split(first, combine, weights).unwrap())
+                self.binding(Binding::split(first, combine, weights, false).unwrap())
             }
         };
         let seen = self.buffer(128, Dtype::Bf16, RowSet::All);
