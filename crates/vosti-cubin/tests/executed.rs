@@ -36,7 +36,7 @@ const MODELS: [&str; 13] = [
 
 /// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, a router with groups,
 /// attention over several pages ahead, and layers with a state.
-const LONG: [&str; 13] = [
+const LONG: [&str; 14] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
     "expert_glu-bf16-ACT2-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
@@ -69,7 +69,7 @@ const INTEGERS: [&str; 7] = [
 
 /// Kernels of sm90: those whose matrix products are a warpgroup's, one whose loop is shorter than its pipeline, those that controls
 /// break, experts of which a row chooses many, and layers with a state.
-const SM90: [&str; 9] = [
+const SM90: [&str; 10] = [
     "linear-bf16-BK64-BM64-BN64-K712-N200-SWAP1",
     "linear_add-bf16-BK64-BM16-BN64-K128-N64-SCALE1.0-SWAP1",
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",

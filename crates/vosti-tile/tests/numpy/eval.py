@@ -57,9 +57,11 @@ def type_of(text):
 class Op:
     def __init__(self, line, number):
         self.text, self.number, self.body, self.other = line, number, [], []
-        left, right = (line.split(" = ", 1) + [None])[:2] if re.match(r"%[\w.\-]+(:\d+)? = ", line) else (None, line)
+        left, right = (line.split(" = ", 1) + [None])[:2] if re.match(r"%[\w.\-]+(:\d+)?(, %[\w.\-]+)* = ", line) else (None, line)
         self.results = []
-        if left:
+        if left and "," in left:
+            self.results = left.split(", ")
+        elif left:
             name, _, count = left.partition(":")
             self.results = [f"{name}#{i}" for i in range(int(count))] if count else [name]
             if count:
@@ -426,6 +428,8 @@ class Case:
                               if name == "tt.trans" else np.broadcast_to(v, shape) if name in ("tt.splat", "tt.broadcast")
                               else np.reshape(v, shape))
             return [Pointers(x.param, move(x.offsets)) if isinstance(x, Pointers) else np.ascontiguousarray(move(x)).reshape(shape)]
+        if name == "tt.split":
+            return [np.ascontiguousarray(get(0)[..., half]) for half in (0, 1)]
         if name == "tt.addptr":
             return [Pointers(get(0).param, get(0).offsets + get(1).astype(np.int64))]
         if name == "tt.make_tensor_ptr":
