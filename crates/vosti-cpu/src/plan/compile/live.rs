@@ -214,8 +214,13 @@ impl<'k> Compiler<'k> {
         let shape = self.kernel.ty(source).shape();
         let axis = *wide(shape).first()?;
         let window = self.kernel.ty(value).shape();
-        // The window's axes that make up the tile's first wide axis.
-        let (first, last) = if source == value { (axis, axis) } else { (0, window.len() - shape.len()) };
+        // The window's axes that make up the tile's first wide axis. Its leading axes are merged into the tile's first one, which
+        // may have one lane.
+        let merged = window.len() - shape.len();
+        let (first, last) = match source == value || axis > 0 {
+            true => (axis + merged, axis + merged),
+            false => (0, merged),
+        };
         let mut limits =
             Limits { class: self.axes.class(source, axis), extent: shape[axis], bounds: vec![], masks: vec![] };
         for i in (first..=last).filter(|i| check.contains(i)) {
