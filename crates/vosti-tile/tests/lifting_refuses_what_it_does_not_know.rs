@@ -92,7 +92,8 @@ fn a_split_has_the_two_lanes_of_a_last_axis_of_two() {
     let split = |names: &str, shape: &str, half: &str| {
         format!(
             "%a = arith.constant dense<0.0> : tensor<{shape}xf32>\n\
-             {names} = tt.split %a : tensor<{shape}xf32> -> tensor<{half}xf32>\n%s = arith.subf %l, %r : tensor<{half}xf32>"
+             {names} = tt.split %a : tensor<{shape}xf32> -> tensor<{half}xf32>\n%s = arith.subf %l, %r : tensor<{half}xf32>\n\
+             %p = tt.splat %x : !tt.ptr<f32> -> tensor<{half}x!tt.ptr<f32>>\ntt.store %p, %s : tensor<{half}x!tt.ptr<f32>>"
         )
     };
     let kernel = lift(&module(&split("%l, %r", "8x2", "8"))).unwrap();
@@ -104,7 +105,7 @@ fn a_split_has_the_two_lanes_of_a_last_axis_of_two() {
     let reads = |op: &Op| matches!(op.kind, OpKind::Binary { op: Binary::SubF, a, b } if (a, b) == (l, r));
     assert!(kernel.body.iter().any(reads), "the first name is of the first lane:\n{kernel}");
     refuses(&split("%l, %r", "2x8", "2"), 2, "split");
-    refuses(&split("%l, %r", "8x2", "4"), 2, "tensor<4xf32>");
+    refuses(&split("%l, %r", "8x2", "4"), 2, "f32[4]");
     refuses(&split("%l, %r, %x", "8x2", "8"), 2, "the left of `=`");
     refuses(&split("%l", "8x2", "8"), 2, "the left of `=`");
     refuses(&split("%l, %l", "8x2", "8"), 2, "`%l`");
