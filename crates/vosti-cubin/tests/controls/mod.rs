@@ -40,13 +40,6 @@ fn with(text: &str, part: &str, n: isize, from: &str, to: &str) -> Option<String
     line(text, part, n, |line| line.replacen(from, to, 1))
 }
 
-/// The text with every line changed that has `part` and ends in `end`.
-fn everywhere(text: &str, (part, end): (&str, &str), from: &str, to: &str) -> Option<String> {
-    let of = |line: &str| line.contains(part) && line.ends_with(end);
-    let changed = |line: &str| if of(line) { line.replacen(from, to, 1) } else { line.into() };
-    text.lines().any(of).then(|| text.lines().map(changed).collect::<Vec<_>>().join("\n"))
-}
-
 /// The `n`-th selection of a number or zero gives the number.
 fn unchanged(text: &str, n: isize) -> Option<String> {
     line(text, ", 0f00000000, %p", n, |line| {
@@ -112,9 +105,6 @@ pub const OF_SM90: &[Control] = controls! {
     // Attention: the first product has rows of queries in registers, the second shares; the second's accumulators are scaled first.
     "queries are not fenced", "attend-", UNFENCED, |t| without(t, "wgmma.fence", 0);
     "shares are not fenced", "attend-", UNFENCED, |t| without(t, "wgmma.fence", 1);
-    "accumulators are scaled behind the fence", "attend-", UNFENCED, |t| line(&without(t, "wgmma.fence", 1)?, "mul.rn.f32 \t%r214", 0, |line| {
-        format!("wgmma.fence.sync.aligned;\n{line}")
-    });
     "scores are used before they are there", "attend-", POISON, |t| without(t, "wgmma.wait_group", 0);
     "sums of values are used before they are there", "attend-", POISON, |t| without(t, "wgmma.wait_group", 1);
     "attention's wait for a page leaves one group more", "attend-", UNDER_WAY, |t| with(t, "cp.async.wait_group", 2, "3", "4");
@@ -123,7 +113,6 @@ pub const OF_SM90: &[Control] = controls! {
     "values begin a row later", "attend-", BITS, |t| with(t, "4611686293305294976", 0, "4976", "4984");
     "scores begin with what was there", "attend-", POISON, |t| with(t, "wgmma.mma_async", 0, ", 0, 1, 1, 0;", ", %p21, 1, 1, 0;");
     "a quarter of a head is left out", "attend-", BITS, |t| without(t, "wgmma.mma_async", 1);
-    "shares of rows are exchanged", "attend-", BITS, |t| with(t, "wgmma.mma_async", 4, "{%r180,%r181", "{%r181,%r180");
     "attention begins before what it reads is there", "attend-", EARLY, |t| without(t, "griddepcontrol.wait", 0);
     // Experts: two products are under way side by side.
     "a gate's product is not fenced", "expert_glu-", UNFENCED, |t| without(t, "wgmma.fence", 0);
@@ -227,7 +216,6 @@ pub const CONTROLS: &[Control] = controls! {
     "a load's predicate negated", "rmsnorm-", GLOBAL, |t| with(t, "ld.global.v4", 0, "@%p", "@!%p");
     "one row more", "rmsnorm-", GLOBAL, |t| with(t, "setp.lt.s32", 0, "setp.lt", "setp.le");
     "a column's bound negated", "linear-bf16-BK64-BM16", GLOBAL, |t| with(t, "setp.lt.u64", 0, "setp.lt.u64", "setp.ge.u64");
-    "a mask of seen keys off by one", "attend-", BITS, |t| everywhere(t, ("setp.gt.s32", "%r17;"), "setp.gt", "setp.ge");
     "a loop's end negated", "linear-bf16-BK64-BM16", BITS, |t| with(t, "bra", -1, "@%p", "@!%p");
     // Numbers.
     "another distance of a shuffle", "rmsnorm-", BITS, |t| with(t, "shfl.sync", 0, ", 16,", ", 8,");
