@@ -100,7 +100,7 @@ pub fn verify_pair(left: &Problem, right: &Problem, solver: &mut Solver) -> Resu
 }
 
 /// Adds to the proof of an attention that it gives the bits of its two launches where it folds its own splits. `second` is the
-/// second launch. The pairs are those of [`crate::folded`].
+/// second launch. The pairs are those of `folded.rs`.
 pub fn verify_folded(
     problem: &Problem,
     second: &Problem,
@@ -329,7 +329,7 @@ enum Compared {
     Rows,
 }
 
-/// A pair must have one contract: shape, roles, extents, dimensions, conditions and premises. The pairs of [`crate::folded`] have
+/// A pair must have one contract: shape, roles, extents, dimensions, conditions and premises. The pairs of `folded.rs` have
 /// two.
 fn compatible(p: &Prover) -> Proof<Compared> {
     let (a, b) = (p.runs[0].problem, p.runs[1].problem);
