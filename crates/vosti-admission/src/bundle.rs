@@ -111,7 +111,8 @@ impl Bundle {
 
     /// Refuses a plan unless each op is discharged: each of its launches has a kernel with a fresh certificate for the text
     /// that will run, and the contract, or two launches' contracts together, is the op's. A launch that may run in the place of
-    /// two has such a kernel too, and is proved to give their bits. Machine code must be compiled from that text. The error names the kernel and the op. A device runs what this returns and nothing else.
+    /// two has such a kernel too, and is proved to give their bits. Machine code must be compiled from that text. The error names
+    /// the kernel and the op. A device runs what this returns and nothing else.
     pub fn admit(&self, plan: &ModelPlan) -> Result<Admitted, BundleError> {
         let mut kernels = BTreeMap::new();
         let mut problems: HashMap<String, Problem> = HashMap::new();

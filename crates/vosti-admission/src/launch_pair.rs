@@ -12,10 +12,10 @@
 //! Together they are the op's promise if both contracts mean the same by a row, its position, a split, a cell and the output,
 //! and if the second launch reads nothing else but weights, which are the model's in both runs. This module checks that;
 //! `op_contract.rs` checks each launch against the op.
+//! Scratch belongs to the op: no other launch runs between its two, and each of an op's scratches is a buffer of its own.
 //!
 //! One launch may run in the place of the two: it folds its own splits, and the certificate of its text says that it gives the bits
 //! of that text's first launch and of a second one, where these have equal numbers ([`folds`]).
-//! Scratch belongs to the op: no other launch runs between its two, and each of an op's scratches is a buffer of its own.
 
 use vosti_contract::{Const, Extents, FOLDED, Role, Shape, USE};
 use vosti_kernels::{Launch, Spec};
