@@ -93,7 +93,11 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    xtask::ended(match Arguments::parse().command {
+    xtask::ended(xtask::of_this_checkout().and_then(|()| run(Arguments::parse().command)))
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Bench(bench) => bench::run(&bench),
         Task::Audit { names } => kernels("audit", &names),
         Task::Book => book::run(),
@@ -111,7 +115,7 @@ fn main() -> ExitCode {
         Task::Python => python::interpreter().map(|path| println!("{}", path.display())),
         Task::Helm => helm::program().map(|path| println!("{}", path.display())),
         Task::LlamaCpp => llama_cpp::source().map(|path| println!("{}", path.display())),
-    })
+    }
 }
 
 /// A command of `xtask-kernels`, which says itself what is wrong.
