@@ -26,7 +26,19 @@ with open(sys.argv[2], "w") as file:
     json.dump(config, file)
 END
 (cd "$root" && cargo build --quiet -p vosti -p vosti-cuda --example cuda)
-[ -e "$folder/bundle" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 -o "$folder/bundle" ${3:+--python "$3"}
+
+# The environment that `vosti` would make in the user's cache is the given Python, so that nothing is fetched.
+export XDG_CACHE_HOME
+XDG_CACHE_HOME=$(realpath "$folder")/cache
+if [ $# -gt 2 ]; then
+    triton=$(grep -o 'triton==[0-9.]*' "$root/xtask/requirements.txt")
+    tool=$XDG_CACHE_HOME/vosti/tools/$triton
+    mkdir -p "$tool/bin"
+    printf '#!/bin/sh\nexec "%s" "$@"\n' "$(realpath -s "$3")" > "$tool/bin/python"
+    chmod +x "$tool/bin/python"
+    printf %s "$triton" > "$tool/installed.txt"
+fi
+[ -e "$folder/bundle" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 -o "$folder/bundle"
 
 target=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
 export STAND_IN=$folder/bundle LD_LIBRARY_PATH=$target/debug/examples
@@ -39,4 +51,15 @@ for day in 1 2 3; do
     echo "day $day: exit code $code, $((SECONDS - start)) s" | tee -a "$folder/days.txt"
     [ $code -eq 0 ] || failed=1
 done
+
+# Without a bundle the command takes the kernels that `prepare` kept, and has the bundle's fingerprint.
+fingerprint() {
+    "$vosti" bench --device cuda --model "$config" "$@" --context 33024 --prefill 64 --decode 4 --batch 1 --depth 0 --repeat 1 \
+        --json 2>> "$folder/without.log" | grep '"fingerprint"' || true
+}
+with=$(fingerprint --bundle "$folder/bundle") without=$(fingerprint)
+if [ -z "$with" ] || [ "$with" != "$without" ] || grep -q compiling "$folder/without.log"; then
+    echo "with the bundle $with, without it $without: $folder/without.log" >&2
+    failed=1
+fi
 exit $failed

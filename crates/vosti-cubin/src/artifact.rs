@@ -81,6 +81,9 @@ pub struct Hashes {
 }
 
 impl Artifact {
+    /// The endings of the compiler's files of a kernel.
+    pub(crate) const KINDS: [&str; 6] = ["json", "ttgir", "ptx", "cubin", "sass", "log"];
+
     /// Reads the compiler's files for a specialisation from a folder.
     pub(crate) fn read(folder: &Path, spec: &Spec, ttir: &str) -> Result<Artifact, CubinError> {
         let bytes = |kind: &str| {

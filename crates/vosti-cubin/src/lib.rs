@@ -1,6 +1,7 @@
 //! GPU kernels without a GPU: proved TTIR becomes a cubin, the texts on its way are checked, and its PTX is executed here.
 //!
-//! Building and testing needs no CUDA; Python and Triton are tools of [`mod@toolchain`] only. `vosti-cuda` launches what passed.
+//! Building and testing needs no CUDA; Python and Triton are tools of [`mod@toolchain`] only, and [`mod@kept`] keeps
+//! what they made. `vosti-cuda` launches what passed.
 //! Read next: [`mod@start`], [`mod@inspect`], [`mod@execute`], [`mod@cubin`].
 
 pub mod arch;
@@ -9,6 +10,7 @@ pub mod cubin;
 pub mod error;
 pub mod execute;
 pub mod inspect;
+pub mod kept;
 pub mod start;
 pub mod toolchain;
 
@@ -18,4 +20,5 @@ pub use cubin::{Cubin, Record, alike};
 pub use error::{CubinError, Refusal};
 pub use execute::{Counter, Executed, execute};
 pub use inspect::{Facts, inspect};
+pub use kept::Kept;
 pub use toolchain::Toolchain;

@@ -9,6 +9,7 @@ use crate::artifact::Artifact;
 use crate::error::CubinError;
 use crate::start::start;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,20 +25,51 @@ pub struct Toolchain {
     python: PathBuf,
 }
 
+/// What the script is asked for. It fixes every byte that the script writes.
 #[derive(Serialize)]
-struct Request<'a> {
+pub(crate) struct Request<'a> {
     arch: u32,
     shared_max: u64,
-    kernels: Vec<Kernel<'a>>,
+    pub(crate) kernels: Vec<Kernel<'a>>,
 }
 
-#[derive(Serialize)]
-struct Kernel<'a> {
-    stem: String,
+#[derive(Clone, Serialize)]
+pub(crate) struct Kernel<'a> {
+    pub(crate) stem: String,
     ttir: &'a str,
     num_warps: u32,
     num_stages: u32,
     start: String,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn of(target: &str, kernels: &[(Spec, &'a str)]) -> Result<Request<'a>, CubinError> {
+        let arch = Arch::of_target(target)?;
+        let kernel = |(spec, ttir): &(Spec, &'a str)| {
+            let options = compile_options(target, spec)?;
+            let (num_warps, num_stages) = (options.num_warps, options.num_stages);
+            let start = start(spec, vosti_kernels::contract(&spec.kernel)?, options, arch);
+            Ok(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages, start })
+        };
+        let kernels = kernels.iter().map(kernel).collect::<Result<_, CubinError>>()?;
+        Ok(Request { arch: arch.number(), shared_max: arch.shared_bytes_max(), kernels })
+    }
+
+    fn json(&self) -> String {
+        // Only strings and numbers, so this cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The same, of these kernels alone.
+    pub(crate) fn with(&self, kernels: Vec<Kernel<'a>>) -> Request<'a> {
+        Request { kernels, ..*self }
+    }
+
+    /// A name for what the script makes of one kernel.
+    pub(crate) fn name_of(&self, kernel: &Kernel<'a>) -> String {
+        let alone = self.with(vec![kernel.clone()]);
+        blake3::hash([SCRIPT, &alone.json()].concat().as_bytes()).to_hex().to_string()
+    }
 }
 
 impl Toolchain {
@@ -71,38 +103,39 @@ impl Toolchain {
     /// Compiles specialisations for a target, given their TTIR. Errors: an unknown target, a failure of the compiler.
     pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CubinError> {
         let scratch = tempfile::tempdir().map_err(|error| CubinError::Io { path: std::env::temp_dir(), error })?;
-        let folder = scratch.path();
-        let arch = Arch::of_target(target)?;
-        let mut request = Request { arch: arch.number(), shared_max: arch.shared_bytes_max(), kernels: vec![] };
-        for (spec, ttir) in kernels {
-            let options = compile_options(target, spec)?;
-            let (num_warps, num_stages) = (options.num_warps, options.num_stages);
-            let start = start(spec, vosti_kernels::contract(&spec.kernel)?, options, arch);
-            request.kernels.push(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages, start });
-        }
-        // The request has only strings and numbers, so this cannot fail.
-        let request = serde_json::to_string(&request).unwrap_or_default();
-        run(Command::new(&self.python).args(["-B", "-c", SCRIPT]).arg(folder), &request)?;
-        if !kernels.iter().all(|(spec, _)| folder.join(format!("{spec}.json")).exists()) {
+        let request = Request::of(target, kernels)?;
+        self.compile_into(scratch.path(), &request)?;
+        kernels.iter().map(|(spec, ttir)| Artifact::read(scratch.path(), spec, ttir)).collect()
+    }
+
+    /// Has the compiler write its files of each kernel to a folder.
+    pub(crate) fn compile_into(&self, folder: &Path, request: &Request<'_>) -> Result<(), CubinError> {
+        run(Command::new(&self.python).args(["-B", "-c", SCRIPT]).arg(folder), &request.json())?;
+        if !request.kernels.iter().all(|kernel| folder.join(format!("{}.json", kernel.stem)).exists()) {
             return Err(CubinError::Wrote { tool: self.python.display().to_string(), needs: REQUIREMENT });
         }
-        kernels.iter().map(|(spec, ttir)| Artifact::read(folder, spec, ttir)).collect()
+        Ok(())
     }
 
     /// Compiles specialisations from their checked-in TTIR. Errors: no TTIR is checked in, or those of `compile`.
     pub fn compile_checked_in(&self, target: &str, specs: &[Spec]) -> Result<Vec<Artifact>, CubinError> {
-        let text = |spec: &Spec| {
-            let missing = || CubinError::Ttir { spec: spec.to_string() };
-            vosti_kernels::ttir(spec).map(|text| (spec.clone(), text)).ok_or_else(missing)
-        };
-        let texts = specs.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let texts = checked_in(specs)?;
         let kernels: Vec<(Spec, &str)> = texts.iter().map(|(spec, text)| (spec.clone(), text.as_ref())).collect();
         self.compile(target, &kernels)
     }
 }
 
-/// Locks an environment, by a file beside it. Closing the file releases the lock.
-fn lock(folder: &Path) -> Result<fs::File, CubinError> {
+/// Specialisations with their checked-in TTIR. Error: the first without.
+pub(crate) fn checked_in(specs: &[Spec]) -> Result<Vec<(Spec, Cow<'static, str>)>, CubinError> {
+    let text = |spec: &Spec| {
+        let missing = || CubinError::Ttir { spec: spec.to_string() };
+        vosti_kernels::ttir(spec).map(|text| (spec.clone(), text)).ok_or_else(missing)
+    };
+    specs.iter().map(text).collect()
+}
+
+/// Locks a folder, by a file beside it. Closing the file releases the lock.
+pub(crate) fn lock(folder: &Path) -> Result<fs::File, CubinError> {
     let path = folder.with_extension("lock");
     let failed = |error| CubinError::Io { path: path.clone(), error };
     fs::create_dir_all(folder.parent().unwrap_or(folder)).map_err(failed)?;

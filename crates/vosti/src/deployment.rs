@@ -26,7 +26,7 @@ use vosti_cpu::Isa;
 pub use vosti_cpu::Storage;
 pub use vosti_cpu::THREADS_MAX;
 use vosti_cpu::{Config, CpuDevice, CpuError, WeightCache};
-use vosti_cubin::Arch;
+use vosti_cubin::{Arch, Cubin};
 use vosti_cuda::driver::About;
 use vosti_cuda::{CudaDevice, CudaError, DriverError, Pages};
 use vosti_engine::progress::Progress;
@@ -55,6 +55,8 @@ pub enum DeployError {
          --bundle FOLDER"
     )]
     NoBundle { target: String },
+    #[error("{0:#}")]
+    Compile(anyhow::Error),
     #[error(
         "{0} is only a configuration, with random weights and no tokenizer: use `vosti check` or `vosti bench`, or give a whole model"
     )]
@@ -80,6 +82,9 @@ pub enum DeployError {
     Interrupted,
 }
 
+/// Compiles a plan's kernels for a GPU's target.
+pub type Compile = fn(&str, &ModelPlan, &Admitted) -> anyhow::Result<Vec<Cubin>>;
+
 /// The settings of a deployment that a user may choose.
 #[derive(Clone, Debug, Default)]
 pub struct DeployOptions {
@@ -91,6 +96,8 @@ pub struct DeployOptions {
     pub bundle: Option<PathBuf>,
     /// The CPU or a GPU.
     pub on: On,
+    /// Compiles the kernels that run on a GPU if there is no bundle; none: then there must be one.
+    pub compile: Option<Compile>,
     /// How matrices in blocks are multiplied; none: in integers on a processor, in BF16 on a GPU.
     pub arithmetic: Option<Arithmetic>,
     /// How a processor keeps weights; changes no bit.
@@ -209,7 +216,7 @@ impl Deployment {
         if !(1..=THREADS_MAX).contains(&threads) {
             return Err(DeployError::Threads { asked: threads });
         }
-        let (bundle, target, hardware) = match options.on {
+        let (mut bundle, target, hardware) = match options.on {
             On::Cpu => {
                 let bundle = Bundle::open(options.bundle.as_deref())?;
                 bundle.check_target(CPU)?;
@@ -218,7 +225,7 @@ impl Deployment {
             On::Gpu(open, index) => {
                 let gpu = open(index)?;
                 let bundle = Bundle::open(options.bundle.as_deref())?;
-                let target = target(&bundle, gpu.about())?;
+                let target = target(&bundle, gpu.about(), options.compile.is_some())?;
                 let weights = Arc::new(vosti_cuda::WeightCache::new(gpu.another()?));
                 (bundle, target, Hardware::Gpu { gpu, weights })
             }
@@ -251,6 +258,9 @@ impl Deployment {
             .map_err(|(path, error)| DeployError::Io { path, error })?;
         bundle.check_origin(&files, &target, &plan)?;
         let admitted = admitted?;
+        if let (Hardware::Gpu { .. }, Some(compile), None) = (&hardware, options.compile, bundle.manifest()) {
+            bundle = bundle.with_cubins(compile(&target, &plan, &admitted).map_err(DeployError::Compile)?);
+        }
         let mut deployment = Deployment {
             name: name.to_string(),
             source,
@@ -518,12 +528,12 @@ fn taken(
     Some(Taken { weights: needed.weights, pages, pool, buffers: needed.buffers, as_they_come })
 }
 
-/// The target of a bundle's machine code, if a GPU of this kind runs it.
-fn target(bundle: &Bundle, about: &About) -> Result<String, DeployError> {
+/// The target of a bundle's machine code, if a GPU of this kind runs it, or of the code that is compiled for this GPU.
+fn target(bundle: &Bundle, about: &About, compiles: bool) -> Result<String, DeployError> {
     let none = || CudaError::NoTarget { name: about.name.clone(), capability: about.capability, known: Arch::known() };
     let wanted = format!("cuda-{}", Arch::of_capability(about.capability).ok_or_else(none)?);
     let Some(manifest) = bundle.manifest() else {
-        return Err(DeployError::NoBundle { target: wanted });
+        return if compiles { Ok(wanted) } else { Err(DeployError::NoBundle { target: wanted }) };
     };
     match Arch::of_target(&manifest.target) {
         Ok(arch) if arch.runs_on(about.capability) => Ok(manifest.target.clone()),

@@ -34,7 +34,7 @@ const PROGRAMS_MAX: usize = 40;
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum ProbeError {
     #[error(
-        "vosti probe tests GPUs: give --device cuda and --bundle; `cargo test -p vosti-verify --test probes` tests CPUs"
+        "vosti probe tests GPUs: give --device cuda; `cargo test -p vosti-verify --test probes` tests CPUs"
     )]
     NoGpu,
     #[error(transparent)]

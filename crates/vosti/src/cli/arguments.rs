@@ -75,7 +75,8 @@ pub enum Command {
 /// The device, its settings, and the longest sequence on it.
 #[derive(Args, Clone)]
 pub struct Hardware {
-    /// Where to run: cpu, cuda (the first GPU) or cuda:N (number N from 0); a GPU runs a bundle of `vosti prepare --target cuda-...`
+    /// Where to run: cpu, cuda (the first GPU) or cuda:N (number N from 0); a GPU's kernels are compiled on first use (with python3 and
+    /// pip), or come with --bundle
     #[arg(long, value_parser = device, default_value = "cpu", value_name = "DEVICE")]
     pub device: Device,
 

@@ -4,8 +4,9 @@ use super::arguments::{Device, Engine as Flags, Hardware};
 use super::bar::{Bar, Unit};
 use super::interrupt;
 use super::output::counted;
+use super::prepare;
 use super::values::{Activations, Products, Weights};
-use crate::deployment::{DeployOptions, Deployment, DeviceConfig, Storage};
+use crate::deployment::{Compile, DeployOptions, Deployment, DeviceConfig, Storage};
 use crate::device::{AnyDevice, On, own_gpu};
 use crate::pool::{self, Demand, Origin};
 use anyhow::{Context, Result};
@@ -44,7 +45,8 @@ pub fn options(hardware: &Hardware) -> Result<DeployOptions> {
         (Some(Products::Integers), None) | (_, Some(Activations::Sixteen)) => Some(Arithmetic::Integers16),
         (None, None) => None,
     };
-    Ok(DeployOptions { threads, context, bundle, on, arithmetic, storage, isa, pool: pool::Asked::default() })
+    let compile = Some(prepare::for_gpu as Compile);
+    Ok(DeployOptions { threads, context, bundle, on, compile, arithmetic, storage, isa, pool: pool::Asked::default() })
 }
 
 /// The pool's size: by the flags, else by the demand.

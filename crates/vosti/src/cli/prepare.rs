@@ -1,4 +1,5 @@
-//! `vosti prepare`: a model's kernels and certificates as a folder, compiled where the target is a GPU.
+//! `vosti prepare`: a model's kernels and certificates as a folder, compiled where the target is a GPU. Other commands compile here
+//! too, if they run on a GPU without such a folder.
 
 use super::arguments::Prepare;
 use super::bar::{Bar, Unit};
@@ -11,14 +12,15 @@ use crate::fetch::Cache;
 use crate::model_source::ModelSource;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cubin::toolchain::REQUIREMENT;
-use vosti_cubin::{Arch, Artifact, Counter, Cubin, Executed, Toolchain};
+use vosti_cubin::{Arch, Artifact, Counter, Cubin, Executed, Kept, Toolchain};
 use vosti_engine::progress::Progress;
-use vosti_kernels::{Admitted, CPU};
+use vosti_kernels::{Admitted, CPU, Spec};
 use vosti_model::{ModelPlan, Target};
 
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
@@ -62,8 +64,13 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Every specialisation of the plan, compiled from its proved text and checked. `counters` gets those that a report can
-/// execute.
+/// A plan's kernels for the GPU of a command that has no bundle.
+pub fn for_gpu(target: &str, plan: &ModelPlan, admitted: &Admitted) -> Result<Vec<Cubin>> {
+    let specs = vosti_model::plan::specs(plan);
+    checked(without_steps(|| compiled(target, &specs, None))?, plan, admitted, target)
+}
+
+/// Every specialisation of the plan, compiled and checked. `counters` gets those that a report can execute.
 fn compile(
     arguments: &Prepare,
     plan: &ModelPlan,
@@ -71,28 +78,43 @@ fn compile(
     counters: &mut BTreeMap<String, Counter>,
 ) -> Result<Vec<Cubin>> {
     let target = arguments.target.as_str();
-    let arch = Arch::of_target(target)?;
     let specs = vosti_model::plan::specs(plan);
-    let tool = match &arguments.python {
-        Some(python) => Toolchain::with_python(python.clone()),
-        None => {
-            tell!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
-            Toolchain::install(&Cache::of_user()?.tool(REQUIREMENT))?
-        }
-    };
-    tell!("compiling    {} kernels for {target}", specs.len());
-    let artifacts = tool.compile_checked_in(target, &specs)?;
+    let artifacts = compiled(target, &specs, arguments.python.as_deref())?;
     let executed = if arguments.execute { execute(&artifacts)? } else { vec![None; artifacts.len()] };
     if arguments.report {
         let counter = |artifact: &Artifact| Some((artifact.spec.to_string(), Counter::of(artifact)?));
         counters.extend(artifacts.iter().filter_map(counter));
     }
+    let mut cubins = checked(artifacts, plan, admitted, target)?;
+    cubins.iter_mut().zip(executed).for_each(|(cubin, executed)| cubin.record.executed = executed);
+    Ok(cubins)
+}
+
+/// Specialisations, compiled from their proved texts: by this Python, or else by an environment of the user's cache, where what it
+/// made before is kept.
+fn compiled(target: &str, specs: &[Spec], python: Option<&Path>) -> Result<Vec<Artifact>> {
+    let tells = |count: usize| tell!("compiling    {count} kernels for {target}");
+    if let Some(python) = python {
+        tells(specs.len());
+        return Ok(Toolchain::with_python(python.into()).compile_checked_in(target, specs)?);
+    }
+    let cache = Cache::of_user()?;
+    Kept::at(cache.kernels()).compiled(target, specs, |missing| {
+        tell!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
+        let tool = Toolchain::install(&cache.tool(REQUIREMENT))?;
+        tells(missing);
+        Ok(tool)
+    })
+}
+
+/// What passes every check of machine code.
+fn checked(artifacts: Vec<Artifact>, plan: &ModelPlan, admitted: &Admitted, target: &str) -> Result<Vec<Cubin>> {
+    let arch = Arch::of_target(target)?;
     let cubin = |artifact: Artifact| -> Result<Cubin> {
         let proved = admitted.kernel(&artifact.spec)?;
         Ok(Cubin::of(artifact, &proved.contract, arch)?)
     };
-    let mut cubins = artifacts.into_iter().map(cubin).collect::<Result<Vec<_>>>()?;
-    cubins.iter_mut().zip(executed).for_each(|(cubin, executed)| cubin.record.executed = executed);
+    let cubins = artifacts.into_iter().map(cubin).collect::<Result<Vec<_>>>()?;
     vosti_cubin::alike(&plan.bindings, |spec| cubins.iter().find(|cubin| cubin.spec == *spec))?;
     Ok(cubins)
 }

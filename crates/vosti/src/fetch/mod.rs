@@ -176,6 +176,11 @@ impl Cache {
         self.root.join("tools").join(name)
     }
 
+    /// Where compiled kernels are kept.
+    pub fn kernels(&self) -> PathBuf {
+        self.root.join("kernels")
+    }
+
     /// Where lines of conversations are kept.
     pub fn history(&self) -> PathBuf {
         self.root.join("chat_history")
