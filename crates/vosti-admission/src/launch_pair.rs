@@ -50,10 +50,14 @@ pub fn folds(folded: &Spec, first: &Launch, second: &Launch) -> Result<(), Strin
     let (of_first, contract) = (contract(first)?, contract(second)?);
     // A proof knows weights by their roles.
     for param in contract.params.iter().filter(|param| matches!(param.role, Role::Weight(_))) {
-        let own = of_first.params.iter().find(|own| own.role == param.role).and_then(|own| first.weights.get(&own.name));
+        let own =
+            of_first.params.iter().find(|own| own.role == param.role).and_then(|own| first.weights.get(&own.name));
         if own.is_none() || own != second.weights.get(&param.name) {
             let weights = [first, second].map(|launch| &launch.weights);
-            return Err(format!("the launches in whose place it runs have the weights {:?} and {:?}", weights[0], weights[1]));
+            return Err(format!(
+                "the launches in whose place it runs have the weights {:?} and {:?}",
+                weights[0], weights[1]
+            ));
         }
     }
     for name in contract.numbers.iter().map(|number| &number.name).filter(|name| *name != HEIGHT) {

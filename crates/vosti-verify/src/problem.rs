@@ -425,7 +425,9 @@ impl Problem {
     /// another place.
     pub(crate) fn extents(&self, buffer: &Buffer) -> Vec<(Dim, &str)> {
         let named = |dim: &Dim| match dim {
-            Dim::Of(Scaled { times, number }) => (Dim::Of(Scaled { times: *times, number: 0 }), &self.numbers[*number].name[..]),
+            Dim::Of(Scaled { times, number }) => {
+                (Dim::Of(Scaled { times: *times, number: 0 }), &self.numbers[*number].name[..])
+            }
             other => (*other, ""),
         };
         buffer.dims.iter().map(named).collect()

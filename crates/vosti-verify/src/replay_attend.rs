@@ -103,7 +103,12 @@ fn history(d: &Dims, length: usize, random: &mut Random) -> History {
         let at = (parts >> 8) as usize % length * d.kv * d.d;
         keys[at..at + d.kv * d.d].iter_mut().for_each(|key| *key *= 1e37);
     }
-    History { keys, values: numbers(length * d.kv * d.d, number), queries: numbers(length * d.query, any_number), parts }
+    History {
+        keys,
+        values: numbers(length * d.kv * d.d, number),
+        queries: numbers(length * d.query, any_number),
+        parts,
+    }
 }
 
 /// How many positions a history may have: four pages, or up to the third split's end if that fits a run's memory.

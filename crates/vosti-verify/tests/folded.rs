@@ -78,7 +78,8 @@ fn texts_that_read_the_height_of_a_tile_are_no_launch_in_the_place_of_two() {
 /// Heads of a group, and groups: a contract that takes the two in another order means other cells by the same coordinates.
 #[test]
 fn extents_are_compared_by_the_names_of_their_dimensions() {
-    let exchanged = [("KV_HEADS", "THIRD"), ("GROUP", "KV_HEADS"), ("THIRD", "GROUP"), ("KV_HEADS <= GP", "GROUP <= GP")];
+    let exchanged =
+        [("KV_HEADS", "THIRD"), ("GROUP", "KV_HEADS"), ("THIRD", "GROUP"), ("KV_HEADS <= GP", "GROUP <= GP")];
     let why = refused(&problems()[0], &replaced(SECOND, &exchanged, true));
     assert!(why.contains("has no counterpart of the same extents"), "{why}");
 }
