@@ -17,7 +17,7 @@
 //! One launch may run in the place of the two: it folds its own splits, and the certificate of its text says that it gives the bits
 //! of that text's first launch and of a second one, where these have equal numbers ([`folds`]).
 
-use vosti_contract::{Const, Extents, FOLDED, Role, Shape, USE};
+use vosti_contract::{Const, Extents, FOLDED, HEIGHT, Role, Shape, USE};
 use vosti_kernels::{Launch, Spec};
 use vosti_verify::Problem;
 use vosti_verify::problem::{Buffer, Dim};
@@ -40,20 +40,27 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
 const SHARED: [&str; 5] = ["SPLIT", "ROWS", "KV_HEADS", "GROUP", "D"];
 
 /// Refuses a launch in the place of two that is not the first one with another value of `USE`, or that is proved to give the bits of
-/// the two for other numbers or weights than theirs. A text does not read HEIGHT, and is proved for tiles of any height that has
-/// room. Its certificate is not looked at here.
+/// the two for other numbers or weights than theirs. A text that is proved does not read HEIGHT, and is proved for tiles of any height
+/// that has room. Its certificate is not looked at here.
 pub fn folds(folded: &Spec, first: &Launch, second: &Launch) -> Result<(), String> {
     if *folded != first.spec.folding() {
         return Err(format!("it is not the launch in whose place it folds, {}, with {USE} {FOLDED}", first.spec));
     }
-    if first.weights != second.weights {
-        return Err(format!(
-            "the launches in whose place it runs have the weights {:?} and {:?}",
-            first.weights, second.weights
-        ));
+    let contract = |launch: &Launch| vosti_kernels::contract(&launch.spec.kernel).map_err(|error| error.to_string());
+    let (of_first, contract) = (contract(first)?, contract(second)?);
+    // A proof knows weights by their roles.
+    for param in contract.params.iter().filter(|param| matches!(param.role, Role::Weight(_))) {
+        let own =
+            of_first.params.iter().find(|own| own.role == param.role).and_then(|own| first.weights.get(&own.name));
+        if own.is_none() || own != second.weights.get(&param.name) {
+            let weights = [first, second].map(|launch| &launch.weights);
+            return Err(format!(
+                "the launches in whose place it runs have the weights {:?} and {:?}",
+                weights[0], weights[1]
+            ));
+        }
     }
-    let contract = vosti_kernels::contract(&second.spec.kernel).map_err(|error| error.to_string())?;
-    for name in contract.numbers.iter().map(|number| &number.name).filter(|name| *name != "HEIGHT") {
+    for name in contract.numbers.iter().map(|number| &number.name).filter(|name| *name != HEIGHT) {
         let [own, other] = [folded, &second.spec].map(|spec| spec.constants.get(name));
         if own != other {
             let words = |value: Option<&Const>| value.map_or("none".into(), Const::to_string);

@@ -43,6 +43,10 @@ pub enum Shape {
 /// scratch. Its range is 0..1 or 0..3.
 pub const USE: &str = "USE";
 
+/// The dimension that says how many rows a query tile is given, at most as many as it has room for. The two launches of attention
+/// may have different ones, so a text that reads it does not stand for two launches.
+pub const HEIGHT: &str = "HEIGHT";
+
 /// The value of [`USE`] for a launch that folds its own splits.
 pub const FOLDED: i64 = 2;
 

@@ -13,7 +13,7 @@ pub mod grid;
 pub mod role;
 pub mod value;
 
-pub use contract::{Contract, FOLDED, Number, NumberKind, Param, Shape, USE};
+pub use contract::{Contract, FOLDED, HEIGHT, Number, NumberKind, Param, Shape, USE};
 pub use dtype::Dtype;
 pub use error::ContractError;
 pub use grid::{Extent, Grid, Programs};

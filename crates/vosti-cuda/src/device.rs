@@ -424,7 +424,7 @@ impl<D: Driver> CudaDevice<D> {
 /// same bits.
 fn chosen(kernels: &[Code], launch: &Wired, extent: Extent, multiprocessors: u32) -> Result<usize, CudaError> {
     let mut least = (f64::INFINITY, launch.kernel);
-    for kernel in launch.kernels().filter(|_| !launch.higher.is_empty()) {
+    for kernel in launch.heights().filter(|_| !launch.higher.is_empty()) {
         let programs = kernels[kernel].grid(extent)?;
         let cost = vosti_kernels::cost(&kernels[kernel].spec, programs, extent.rows, multiprocessors);
         if cost < least.0 {

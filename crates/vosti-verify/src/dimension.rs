@@ -181,6 +181,10 @@ impl Problem {
         };
         let mut values: Vec<Option<i128>> = self.numbers.iter().enumerate().map(of).collect();
         self.conditions.iter().for_each(|condition| condition.meet(&mut values, &self.numbers));
+        // The number that chooses the case is a constant of the questions: no other one may stand in its place.
+        if let Some((at, chosen)) = self.chosen_use {
+            values[at] = Some(chosen);
+        }
         values
     }
 }
@@ -215,6 +219,17 @@ mod tests {
         for (text, part) in [("K * K", "two dimensions"), ("Z", "1 at least"), ("2 * S", "1 at least"), ("Q * K", "Q")]
         {
             assert!(read(text).unwrap_err().contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn in_a_model_of_the_premises_the_number_that_chooses_the_case_is_that_case() {
+        let problem = Problem::of_stem("attend-bf16-BQ64-DP16-GP2-PAGE64-ROWS512-SPLIT64").unwrap();
+        let Uses { windowed, folded, storing } = &problem.uses;
+        let others = [windowed, folded, storing].map(|of| &**of.as_ref().unwrap());
+        for (chosen, case) in [&problem].into_iter().chain(others).enumerate() {
+            let at = case.numbers.iter().position(|number| number.name == USE).unwrap();
+            assert_eq!([0, 1].map(|which| case.witness(which)[at]), [Some(chosen as i128); 2]);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Forward facts about float values: what a masked lane is known to hold, and what is finite.
 //!
-//! IEEE arithmetic only: -inf minus anything is -inf or NaN; exp of that is +0 or NaN; `x * 1` is x. Never `x * 0 = 0`.
+//! IEEE arithmetic only: -inf minus anything is -inf or NaN; exp of that is +0 or NaN. Never `x * 0 = 0`.
 
 use crate::equal::At;
 use crate::prover::{Prover, Side};

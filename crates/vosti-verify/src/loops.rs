@@ -12,7 +12,7 @@ use crate::run::{Def, Env, Trip};
 use crate::term::{Node, Term};
 use crate::verdict::{Assumption, Failure, Obligation, Proof, Trouble};
 use vosti_contract::Shape;
-use vosti_tile::{Binary, Line, Op, OpKind, Value};
+use vosti_tile::{Binary, Line, Literal, Op, OpKind, Value};
 
 /// How the iterations of two loops correspond.
 struct Alignment {
@@ -243,10 +243,16 @@ impl<'k> Prover<'k, '_> {
                 let (yes, no) = (at.same_lane(then.yields[result]), at.same_lane(otherwise.yields[result]));
                 self.unchanged_either_way(side, at.with(*cond, vec![]), [yes, no], arg, mode)
             }
-            OpKind::Binary { op: Binary::MulF, a, b } if self.class(side, &at.same_lane(*b))? == Class::One => {
+            OpKind::Binary { op: Binary::MulF, a, b }
+                if self.never_denormal(side, arg) && self.class(side, &at.same_lane(*b))? == Class::One =>
+            {
                 self.unchanged(side, &at.same_lane(*a), arg, mode)
             }
-            OpKind::Dot { a, b, acc } if mode == Mode::UpToZeroSign && self.adds_zeros(side, at, [*a, *b])? => {
+            OpKind::Dot { a, b, acc }
+                if mode == Mode::UpToZeroSign
+                    && self.never_denormal(side, arg)
+                    && self.adds_zeros(side, at, [*a, *b])? =>
+            {
                 self.tell("an iteration of one run alone adds products of +0 and something finite");
                 self.unchanged(side, &at.same_lane(*acc), arg, mode)
             }
@@ -263,6 +269,38 @@ impl<'k> Prover<'k, '_> {
         let not = self.t.not(cond);
         self.under(&[cond], |p| p.unchanged(side, &yes, arg, mode))?;
         self.under(&[not], |p| p.unchanged(side, &no, arg, mode))
+    }
+
+    /// Whether a loop's argument is a constant or what arithmetic gave. A processor takes a denormal operand for zero and gives no
+    /// denormal result: `x * 1` and `x + 0` are x unless x is denormal, which a number in memory may be.
+    fn never_denormal(&mut self, side: Side, arg: Value) -> bool {
+        let Def::Arg(op, k) = self.runs[side.index()].def(arg) else { return false };
+        let OpKind::For { inits, body, .. } = &op.kind else { return false };
+        [inits[k], body.yields[k]].into_iter().all(|v| self.computed(side, v, arg))
+    }
+
+    /// Whether a value is `arg`, a constant or what arithmetic gave, or a choice of these.
+    fn computed(&mut self, side: Side, v: Value, arg: Value) -> bool {
+        let Def::Op(op, result) = self.runs[side.index()].def(v) else { return v == arg };
+        if !self.t.budget.spend(1) {
+            return false;
+        }
+        match &op.kind {
+            OpKind::Constant { value: Literal::Float(bits), .. } => !f32::from_bits(*bits).is_subnormal(),
+            OpKind::Binary { op: Binary::AddF | Binary::SubF | Binary::MulF | Binary::DivF, .. }
+            | OpKind::Fma { .. }
+            | OpKind::Dot { .. } => true,
+            OpKind::Splat { x, .. }
+            | OpKind::Broadcast { x, .. }
+            | OpKind::ExpandDims { x, .. }
+            | OpKind::Transpose { x, .. }
+            | OpKind::Reshape { x, .. } => self.computed(side, *x, arg),
+            OpKind::Select { a, b, .. } => self.computed(side, *a, arg) && self.computed(side, *b, arg),
+            OpKind::If { then, otherwise, .. } => {
+                self.computed(side, then.yields[result], arg) && self.computed(side, otherwise.yields[result], arg)
+            }
+            _ => false,
+        }
     }
 
     /// Whether all products that a dot of floats sums in a lane are +0 times something finite.

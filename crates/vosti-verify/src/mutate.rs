@@ -158,6 +158,10 @@ fn alter(kind: &mut OpKind, choice: usize) -> Option<(String, bool)> {
             let axis = check.remove(choice);
             done(format!("axis {axis} not checked"))
         }
+        OpKind::Half { which, .. } if choice == 0 => {
+            *which = 1 - *which;
+            done("the other half".into())
+        }
         OpKind::Range { start, end } => {
             let by = [1, -1, 3].get(choice).copied()?;
             (*start, *end) = (*start + by, *end + by);

@@ -421,6 +421,18 @@ impl Problem {
         self.premises.splits()
     }
 
+    /// A buffer's extents, each with the name of the dimension that it is made of: another contract may have the dimension at
+    /// another place.
+    pub(crate) fn extents(&self, buffer: &Buffer) -> Vec<(Dim, &str)> {
+        let named = |dim: &Dim| match dim {
+            Dim::Of(Scaled { times, number }) => {
+                (Dim::Of(Scaled { times: *times, number: 0 }), &self.numbers[*number].name[..])
+            }
+            other => (*other, ""),
+        };
+        buffer.dims.iter().map(named).collect()
+    }
+
     /// The place of the buffer with this role.
     pub fn role(&self, role: Role) -> Option<usize> {
         self.buffers.iter().position(|b| b.role == role)

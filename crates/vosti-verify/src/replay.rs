@@ -11,6 +11,7 @@ use crate::reading::{self, Extent, Free, Kind, Parameter, Reading, What, Work};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use std::collections::BTreeMap;
+use vosti_contract::{FOLDED, HEIGHT, USE};
 use vosti_tile::interp::{Buffer, Fault, Options, Order, Undefined, run};
 use vosti_tile::{Kernel, Literal, OpKind, Scalar};
 
@@ -64,12 +65,15 @@ impl Random {
         lo + self.below(hi.saturating_sub(lo) + 1)
     }
     fn float(&mut self, wild: bool) -> f32 {
-        let x = (self.draw() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
+        let bits = self.draw();
+        let x = (bits >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
         match self.below(64) {
             0 if wild => f32::INFINITY,
             1 if wild => f32::NAN,
             2 => 0.0,
             3 => -0.0,
+            // Denormal, or so small that products are.
+            4 if bits % 2 == 0 => x * 2e-39,
             4 => x * 1e-30,
             5 => x * 64.0,
             _ => x,
@@ -293,9 +297,9 @@ pub fn replay(left: &Problem, right: &Problem, seed: u64) -> Outcome {
 pub fn folded(first: &Problem, second: &Problem, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
     let made = drawn(first, first, &mut random).and_then(|mut drawn| {
-        let mut read = |problem: &Problem, use_: i64| -> Made<(Kernel, Reading)> {
-            drawn.integers.insert("USE".into(), use_);
-            drawn.values.insert("USE".into(), Literal::Int(use_));
+        let mut read = |problem: &Problem, name: &str, value: i64| -> Made<(Kernel, Reading)> {
+            drawn.integers.insert(name.into(), value);
+            drawn.values.insert(name.into(), Literal::Int(value));
             let own = |name: &String| problem.numbers.iter().any(|number| number.name == *name);
             let integers = drawn.integers.iter().filter(|(name, _)| own(name)).map(|(name, v)| (name.clone(), *v));
             let values = drawn.values.iter().filter(|(name, _)| own(name)).map(|(name, v)| (name.clone(), *v));
@@ -303,7 +307,10 @@ pub fn folded(first: &Problem, second: &Problem, seed: u64) -> Outcome {
             let kernel = vosti_tile::bind(&problem.kernel, &values.collect()).map_err(|error| error.to_string())?;
             Ok((kernel, reading))
         };
-        Ok([read(first, vosti_contract::FOLDED)?, read(first, 0)?, read(second, 0)?])
+        let (one, two) = (read(first, USE, FOLDED)?, read(first, USE, 0)?);
+        // The second launch's tiles have a height of their own.
+        let room = read(second, HEIGHT, 1)?.1.natural("BQ")?;
+        Ok([one, two, read(second, HEIGHT, random.between(1, room) as i64)?])
     });
     let all = match made {
         Ok(all) => all,

@@ -71,9 +71,44 @@ fn dims(reading: &Reading) -> Result<Dims, String> {
     })
 }
 
+/// One of 16 numbers is tiny; some of these are denormal or a zero or, if the contract does not say that they are finite, no number
+/// or infinite.
+fn drawn(random: &mut Random, finite: bool) -> f32 {
+    let bits = random.draw();
+    let x = (bits >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
+    match (random.below(16), bits % 32) {
+        (0, 0..8) => x * 2e-39,
+        (0, 8..12) => 0f32.copysign(x),
+        (0, 12) if !finite => f32::NAN,
+        (0, 13) if !finite => f32::INFINITY.copysign(x),
+        (0, _) => x * 1e-20,
+        _ => x,
+    }
+}
+
 fn number(random: &mut Random) -> f32 {
-    let x = (random.draw() >> 40) as f32 / (1u64 << 24) as f32 * 4.0 - 2.0;
-    if random.below(16) == 0 { x * 1e-20 } else { x }
+    drawn(random, true)
+}
+
+fn any_number(random: &mut Random) -> f32 {
+    drawn(random, false)
+}
+
+/// What both runs share: so many positions. In one of eight pairs of runs a key is huge, so that scores may overflow.
+fn history(d: &Dims, length: usize, random: &mut Random) -> History {
+    let parts = random.draw();
+    let mut numbers = |n: usize, of: fn(&mut Random) -> f32| (0..n).map(|_| of(random)).collect::<Vec<_>>();
+    let mut keys = numbers(length * d.kv * d.d, number);
+    if parts % 8 == 0 {
+        let at = (parts >> 8) as usize % length * d.kv * d.d;
+        keys[at..at + d.kv * d.d].iter_mut().for_each(|key| *key *= 1e37);
+    }
+    History {
+        keys,
+        values: numbers(length * d.kv * d.d, number),
+        queries: numbers(length * d.query, any_number),
+        parts,
+    }
 }
 
 /// How many positions a history may have: four pages, or up to the third split's end if that fits a run's memory.
@@ -95,14 +130,7 @@ pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Re
         return Err("two contracts of other heads, pages, windows or splits".into());
     }
     let length = random.between(1, longest(&d)?);
-    let parts = random.draw();
-    let mut numbers = |n: usize| (0..n).map(|_| number(random)).collect::<Vec<_>>();
-    let history = History {
-        keys: numbers(length * d.kv * d.d),
-        values: numbers(length * d.kv * d.d),
-        queries: numbers(length * d.query),
-        parts,
-    };
+    let history = history(&d, length, random);
     // A launch has no more rows than scratch.
     let room = d.splits.map_or(usize::MAX, |(_, rows)| rows);
     let chunk = |random: &mut Random, p: usize, bq: usize| {
@@ -145,14 +173,7 @@ pub(crate) fn replay_folded(sides: [(&Kernel, &Reading); 3], random: &mut Random
     let all = [dims(one.1)?, dims(first.1)?, dims(second.1)?];
     let (size, room) = all[1].splits.ok_or("a first launch without splits")?;
     let length = random.between(1, longest(&all[1])?.max(size));
-    let parts = random.draw();
-    let mut numbers = |n: usize| (0..n).map(|_| number(random)).collect::<Vec<_>>();
-    let history = History {
-        keys: numbers(length * all[1].kv * all[1].d),
-        values: numbers(length * all[1].kv * all[1].d),
-        queries: numbers(length * all[1].query),
-        parts,
-    };
+    let history = history(&all[1], length, random);
     let p = random.below(length);
     let chunk = |random: &mut Random, bq: usize| {
         let start = p.saturating_sub(random.below(2 * bq + 1).min(room - 1));
@@ -347,7 +368,9 @@ fn fill(
     let mut left = memory();
     let mut numbers = |p: &Parameter, extents: &[usize], random: &mut Random| {
         let mut buffer = zeros(p.holds, extents, &mut left)?;
-        (0..buffer.len()).for_each(|at| put(&mut buffer, at, number(random)));
+        // The core sees to it that keys and values are finite.
+        let of = if matches!(p.what, What::Keys | What::Values) { number } else { any_number };
+        (0..buffer.len()).for_each(|at| put(&mut buffer, at, of(random)));
         Ok::<_, String>(buffer)
     };
     for p in &out.reading.parameters {
@@ -382,7 +405,7 @@ fn fill(
                 for (position, row) in out.row_of.iter().filter(|_| d.kind == Kind::Combine) {
                     let mut shared = Random::new(history.parts ^ (*position * 8 + which) as u64);
                     for at in d.cells(p, *row, *position) {
-                        put(&mut buffer, at, number(&mut shared));
+                        put(&mut buffer, at, any_number(&mut shared));
                     }
                 }
                 buffer

@@ -40,8 +40,14 @@ struct Run<'p> {
 }
 
 fn number(random: &mut Random) -> f32 {
-    let x = (random.draw() >> 40) as f32 / (1u64 << 24) as f32 * 2.0 - 1.0;
-    if random.below(16) == 0 { x * 1e-20 } else { x }
+    let bits = random.draw();
+    let x = (bits >> 40) as f32 / (1u64 << 24) as f32 * 2.0 - 1.0;
+    match (random.below(16), bits % 4) {
+        // Denormal.
+        (0, 0) => x * 4e-39,
+        (0, _) => x * 1e-20,
+        _ => x,
+    }
 }
 
 pub(crate) fn replay(sides: [(&Kernel, &Reading); 2], random: &mut Random) -> Result<Outcome, String> {

@@ -5,6 +5,7 @@ use crate::budget::GIVEN_UP_MAX;
 use crate::certificate::StandsFor;
 use crate::certificate::extent;
 use crate::equal::{At, Mode};
+use crate::folded::reads_height;
 use crate::premises::Premises;
 use crate::problem::{Problem, ProblemError, Uses};
 use crate::prover::{Access, Placed, Prover, Side};
@@ -14,7 +15,7 @@ use crate::term::Term;
 use crate::verdict::{Assumption, Failure, Obligation, Proof, Step, Trouble, Verdict};
 use crate::world::shared_facts;
 use std::time::{Duration, Instant};
-use vosti_contract::{FOLDED, Role, Shape, USE};
+use vosti_contract::{FOLDED, HEIGHT, Role, Shape, USE};
 use vosti_tile::{Line, OpKind};
 
 /// The result of verifying one contract: verdict, assumptions, proof and cost.
@@ -337,13 +338,17 @@ fn compatible(p: &Prover) -> Proof<Compared> {
     let compared = match (a.shape, b.shape) {
         (x, y) if x == y => Compared::All,
         (Shape::AttendFolded, Shape::AttendPart) => Compared::All,
+        (Shape::AttendFolded, Shape::AttendCombine) if [a, b].into_iter().any(reads_height) => {
+            let why = format!("a kernel reads {HEIGHT}, which is another number in each of two launches");
+            return p.fail(Obligation::Contract, line, why);
+        }
         (Shape::Attend, Shape::AttendFolded) | (Shape::AttendFolded, Shape::AttendCombine) => Compared::Rows,
         _ => return p.fail(Obligation::Contract, line, "the two kernels have contracts of different shapes"),
     };
     let alone = |role: Role| compared == Compared::Rows && matches!(role, Role::Scratch(_)) && a.shape == Shape::Attend;
     for buffer in b.buffers.iter().filter(|buffer| !alone(buffer.role)) {
         let twin = a.buffers.iter().find(|o| o.role == buffer.role);
-        if twin.is_none_or(|t| (&t.dims, t.elem) != (&buffer.dims, buffer.elem)) {
+        if twin.is_none_or(|t| (a.extents(t), t.elem) != (b.extents(buffer), buffer.elem)) {
             let why = format!("`{}` has no counterpart of the same extents and type in the other kernel", buffer.name);
             return p.fail(Obligation::Contract, line, why);
         }

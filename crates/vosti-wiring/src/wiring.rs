@@ -86,9 +86,14 @@ pub struct Wired {
 }
 
 impl Wired {
-    /// Every kernel that may run, lowest row tiles first.
+    /// The kernels of this launch alone, lowest row tiles first.
+    pub fn heights(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.kernel).chain(self.higher.iter().copied())
+    }
+
+    /// Every kernel that may run.
     pub fn kernels(&self) -> impl Iterator<Item = usize> {
-        std::iter::once(self.kernel).chain(self.higher.iter().copied()).chain(self.folded)
+        self.heights().chain(self.folded)
     }
 
     /// The element of a buffer at which a parameter of this launch begins.

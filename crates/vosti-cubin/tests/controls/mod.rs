@@ -40,6 +40,22 @@ fn with(text: &str, part: &str, n: isize, from: &str, to: &str) -> Option<String
     line(text, part, n, |line| line.replacen(from, to, 1))
 }
 
+/// The text with every line changed that has `part` and ends as most of them do: in one register.
+fn usual(text: &str, part: &str, from: &str, to: &str) -> Option<String> {
+    let end = |line: &str| Some(line.split_whitespace().last()?.to_string()).filter(|_| line.contains(part));
+    let ends: Vec<String> = text.lines().filter_map(end).collect();
+    let most = ends.iter().max_by_key(|own| ends.iter().filter(|other| own == other).count())?;
+    let changed = |line: &str| if end(line).as_ref() == Some(most) { line.replacen(from, to, 1) } else { line.into() };
+    Some(text.lines().map(changed).collect::<Vec<_>>().join("\n"))
+}
+
+/// The registers of the `n`-th product of a warpgroup: the accumulators, then those of its first operand.
+fn registers(text: &str, n: usize) -> Option<[Vec<&str>; 2]> {
+    let product = text.lines().filter(|line| line.contains("wgmma.mma_async")).nth(n)?;
+    let mut lists = product.split('{').skip(1).map(|list| list.split('}').next().unwrap_or("").split(',').collect());
+    Some([lists.next()?, lists.next()?])
+}
+
 /// The `n`-th selection of a number or zero gives the number.
 fn unchanged(text: &str, n: isize) -> Option<String> {
     line(text, ", 0f00000000, %p", n, |line| {
@@ -105,6 +121,10 @@ pub const OF_SM90: &[Control] = controls! {
     // Attention: the first product has rows of queries in registers, the second shares; the second's accumulators are scaled first.
     "queries are not fenced", "attend-", UNFENCED, |t| without(t, "wgmma.fence", 0);
     "shares are not fenced", "attend-", UNFENCED, |t| without(t, "wgmma.fence", 1);
+    "accumulators are scaled behind the fence", "attend-", UNFENCED, |t| {
+        let scaled = format!("mul.rn.f32 \t{},", registers(t, 4)?[0][0]);
+        line(&without(t, "wgmma.fence", 1)?, &scaled, 0, |line| format!("wgmma.fence.sync.aligned;\n{line}"))
+    };
     "scores are used before they are there", "attend-", POISON, |t| without(t, "wgmma.wait_group", 0);
     "sums of values are used before they are there", "attend-", POISON, |t| without(t, "wgmma.wait_group", 1);
     "attention's wait for a page leaves one group more", "attend-", UNDER_WAY, |t| with(t, "cp.async.wait_group", 2, "3", "4");
@@ -113,6 +133,10 @@ pub const OF_SM90: &[Control] = controls! {
     "values begin a row later", "attend-", BITS, |t| with(t, "4611686293305294976", 0, "4976", "4984");
     "scores begin with what was there", "attend-", POISON, |t| with(t, "wgmma.mma_async", 0, ", 0, 1, 1, 0;", ", %p21, 1, 1, 0;");
     "a quarter of a head is left out", "attend-", BITS, |t| without(t, "wgmma.mma_async", 1);
+    "shares of rows are exchanged", "attend-", BITS, |t| {
+        let [a, b] = [registers(t, 4)?[1][0], registers(t, 4)?[1][1]];
+        with(t, "wgmma.mma_async", 4, &format!("{{{a},{b}"), &format!("{{{b},{a}"))
+    };
     "attention begins before what it reads is there", "attend-", EARLY, |t| without(t, "griddepcontrol.wait", 0);
     // Experts: two products are under way side by side.
     "a gate's product is not fenced", "expert_glu-", UNFENCED, |t| without(t, "wgmma.fence", 0);
@@ -216,6 +240,7 @@ pub const CONTROLS: &[Control] = controls! {
     "a load's predicate negated", "rmsnorm-", GLOBAL, |t| with(t, "ld.global.v4", 0, "@%p", "@!%p");
     "one row more", "rmsnorm-", GLOBAL, |t| with(t, "setp.lt.s32", 0, "setp.lt", "setp.le");
     "a column's bound negated", "linear-bf16-BK64-BM16", GLOBAL, |t| with(t, "setp.lt.u64", 0, "setp.lt.u64", "setp.ge.u64");
+    "a mask of seen keys off by one", "attend-", BITS, |t| usual(t, "setp.gt.s32", "setp.gt", "setp.ge");
     "a loop's end negated", "linear-bf16-BK64-BM16", BITS, |t| with(t, "bra", -1, "@%p", "@!%p");
     // Numbers.
     "another distance of a shuffle", "rmsnorm-", BITS, |t| with(t, "shfl.sync", 0, ", 16,", ", 8,");
