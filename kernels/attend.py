@@ -47,7 +47,7 @@ from online_softmax import finished, over_pages, with_split
 # D = "dim 1..512"
 # USE = "dim 0..3"
 # WINDOW = "dim 1..4194304"
-# HEIGHT = "dim 1..64"
+# HEIGHT = "dim 1..128"
 # CAPPED = "dim 0..1"
 # SINKS = "dim 0..1"
 # SLOPE = "number"

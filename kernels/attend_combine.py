@@ -35,7 +35,7 @@ def part(parts, at, first, end, HEADS, GROUP, WIDTH, BQ: tl.constexpr, GP: tl.co
 # KV_HEADS = "dim 1..1024"
 # GROUP = "dim 1..1024"
 # D = "dim 1..512"
-# HEIGHT = "dim 1..64"
+# HEIGHT = "dim 1..128"
 # SINKS = "dim 0..1"
 # [shapes]
 # sinks = ["KV_HEADS", "GROUP"]

@@ -102,9 +102,9 @@ pub struct Launch {
 pub struct Binding {
     /// In the order in which they run.
     pub launches: Vec<Launch>,
-    /// A specialisation that gives the bits of all of them in one launch, with the first one's weights and without scratch. A
-    /// device may run it in their place.
-    pub folded: Option<Spec>,
+    /// Specialisations that give the bits of all of them in one launch, with the first one's weights and without scratch, lowest
+    /// row tiles first. A device may run one in their place.
+    pub folded: Vec<Spec>,
     /// The scratch buffers that pass numbers from one launch to the next, by their number in the `scratch` role.
     pub scratch: Vec<Scratch>,
 }
@@ -141,7 +141,7 @@ impl Launch {
 impl Binding {
     /// A binding of one launch, without scratch.
     pub fn one(spec: Spec, weights: BTreeMap<String, String>) -> Binding {
-        Binding { launches: vec![Launch { spec, higher: vec![], weights }], folded: None, scratch: vec![] }
+        Binding { launches: vec![Launch { spec, higher: vec![], weights }], folded: vec![], scratch: vec![] }
     }
 
     /// Every specialisation that may run.
@@ -149,23 +149,18 @@ impl Binding {
         self.launches.iter().flat_map(Launch::specs).chain(&self.folded)
     }
 
-    /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination. Both have the
-    /// same weights. `folds`: or in one launch that folds its own splits.
+    /// Attention in two launches, specialised for the same heads and splits: partial results, then their combination. Both have
+    /// the weights of `part`. `folds`: or in one launch that folds its own splits.
     /// [`KernelError::Missing`] if `part` lacks a constant.
-    pub fn split(
-        part: Spec,
-        combine: Spec,
-        weights: BTreeMap<String, String>,
-        folds: bool,
-    ) -> Result<Binding, KernelError> {
-        let int = |name: &str| match part.constants.get(name) {
+    pub fn split(part: Launch, combine: Spec, folds: bool) -> Result<Binding, KernelError> {
+        let int = |name: &str| match part.spec.constants.get(name) {
             Some(Const::Int(value @ 0..)) => Ok(*value as usize),
-            _ => Err(KernelError::Missing { kernel: part.kernel.clone(), name: name.to_string() }),
+            _ => Err(KernelError::Missing { kernel: part.spec.kernel.clone(), name: name.to_string() }),
         };
         let of = Scratch { keys: int("SPLIT")?, rows: int("ROWS")?, width: int("KV_HEADS")? * int("GROUP")? };
         let scratch = vec![of, of, Scratch { width: of.width * int("D")?, ..of }];
-        let folded = folds.then(|| part.folding());
-        let launches = [part, combine].map(|spec| Launch { spec, higher: vec![], weights: weights.clone() }).into();
-        Ok(Binding { launches, folded, scratch })
+        let folded = part.specs().filter(|_| folds).map(Spec::folding).collect();
+        let combine = Launch { spec: combine, higher: vec![], weights: part.weights.clone() };
+        Ok(Binding { launches: vec![part, combine], folded, scratch })
     }
 }

@@ -6,7 +6,7 @@ use crate::spec::Spec;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use vosti_contract::{Const, ContractError, Dtype, expr};
+use vosti_contract::{Const, Constants, ContractError, Dtype, expr};
 
 type Tiles = BTreeMap<String, Tile>;
 type Targets = BTreeMap<String, BTreeMap<String, Tiles>>;
@@ -51,7 +51,7 @@ static TABLE: LazyLock<Targets> =
     LazyLock::new(|| read(include_str!("../specialisations.toml")).unwrap_or_else(|error| panic!("{error}")));
 
 /// Keys of the table that are no constants of a kernel: how its TTIR is compiled, and how many of the listed heights of row
-/// tiles a target has, lowest first (all, if the key is missing).
+/// tiles a target has for some dimensions, lowest first (all, if the key is missing).
 const OPTIONS: [&str; 4] = ["num_warps", "num_stages", HEIGHTS, FOLDS];
 const HEIGHTS: &str = "heights";
 const FOLDS: &str = "folds";
@@ -97,12 +97,9 @@ pub struct CompileOptions {
 /// options (as for a processor).
 pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, KernelError> {
     let tiles = tiles(target, &spec.kernel)?;
-    let height = all(target, &spec.kernel, spec.act, &dims(tiles, spec))?.iter().position(|other| other == spec);
+    let height = all_of(target, spec)?.iter().position(|other| other == spec);
     let height = height.ok_or_else(|| KernelError::Foreign { spec: spec.to_string(), target: target.to_string() })?;
-    let lookup = |name: &str| match spec.constants.get(name) {
-        Some(Const::Int(value)) => Some(*value),
-        _ => None,
-    };
+    let lookup = |name: &str| spec.constants.get(name).and_then(int);
     let option = |name: &str| {
         let missing = || KernelError::Missing { kernel: spec.kernel.clone(), name: name.to_string() };
         let text = tiles.get(name).and_then(|tile| tile.at(height)).ok_or_else(missing)?;
@@ -118,10 +115,7 @@ pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, Kern
 /// registers. False for kernels without splits.
 pub fn folds(target: &str, spec: &Spec) -> Result<bool, KernelError> {
     let Some(text) = tiles(target, &spec.kernel)?.get(FOLDS).and_then(|tile| tile.at(0)) else { return Ok(false) };
-    let lookup = |name: &str| match spec.constants.get(name) {
-        Some(Const::Int(value)) => Some(*value),
-        _ => None,
-    };
+    let lookup = |name: &str| spec.constants.get(name).and_then(int);
     Ok(expr::eval(text, &lookup)? != 0)
 }
 
@@ -162,7 +156,7 @@ pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, Kernel
 /// constant of the kernel that `specialisations.toml` does not compute. If there are several heights of row tiles, the
 /// lowest. An error that names a constant if one is missing or too many.
 pub fn specialise(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)]) -> Result<Spec, KernelError> {
-    let spec = all(target, kernel_name, act, dims)?.swap_remove(0);
+    let spec = all(target, kernel_name, act, dims, &Constants::new())?.swap_remove(0);
     match kernel(kernel_name)?.constants.iter().find(|c| !spec.constants.contains_key(*c)) {
         Some(name) => Err(KernelError::Missing { kernel: kernel_name.to_string(), name: name.clone() }),
         None => Ok(spec),
@@ -172,7 +166,7 @@ pub fn specialise(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Co
 /// The specialisations with higher row tiles that may run in the place of `spec`, lowest first; empty if [`specialise`] does
 /// not give `spec`. Each is proved to give its bits ([`stands_for`]).
 pub fn higher(target: &str, spec: &Spec) -> Result<Vec<Spec>, KernelError> {
-    let mut all = all(target, &spec.kernel, spec.act, &dims(tiles(target, &spec.kernel)?, spec))?;
+    let mut all = all_of(target, spec)?;
     let rest = all.split_off(1);
     Ok(if all[0] == *spec { rest } else { vec![] })
 }
@@ -182,8 +176,7 @@ pub fn higher(target: &str, spec: &Spec) -> Result<Vec<Spec>, KernelError> {
 pub fn stands_for(spec: &Spec) -> Vec<Spec> {
     let mut found = vec![];
     for target in targets() {
-        let first = tiles(target, &spec.kernel)
-            .and_then(|tiles| Ok(all(target, &spec.kernel, spec.act, &dims(tiles, spec))?.swap_remove(0)));
+        let first = all_of(target, spec).map(|mut all| all.swap_remove(0));
         let stands = |first: &Spec| higher(target, first).is_ok_and(|higher| higher.contains(spec));
         found.extend(first.ok().filter(stands));
     }
@@ -192,31 +185,70 @@ pub fn stands_for(spec: &Spec) -> Vec<Spec> {
     found
 }
 
-/// The constants of a specialisation that a model decides.
-fn dims<'a>(tiles: &Tiles, spec: &'a Spec) -> Vec<(&'a str, Const)> {
+/// All heights of the specialisation, or of the text, of which `spec` may be one.
+fn all_of(target: &str, spec: &Spec) -> Result<Vec<Spec>, KernelError> {
+    let tiles = tiles(target, &spec.kernel)?;
     let own = spec.constants.iter().filter(|(name, _)| !tiles.contains_key(*name));
-    own.map(|(name, value)| (name.as_str(), *value)).collect()
+    let dims: Vec<(&str, Const)> = own.map(|(name, value)| (name.as_str(), *value)).collect();
+    all(target, &spec.kernel, spec.act, &dims, &filling(spec)?)
+}
+
+/// The dimensions that fill a text's tiles: A, if the contract has a condition `A <= B` with a constant B of the text. So a text,
+/// which has no dimensions, has the tiles of its largest ones.
+fn filling(spec: &Spec) -> Result<Constants, KernelError> {
+    let contract = &kernel(&spec.kernel)?.contract;
+    let pairs = contract.conditions.iter().filter_map(|condition| condition.split_once("<="));
+    let pairs = pairs.map(|(dim, room)| (dim.trim(), spec.constants.get(room.trim())));
+    let bound = |name: &str| contract.numbers.iter().any(|number| number.name == name);
+    Ok(pairs.filter(|(dim, _)| bound(dim)).filter_map(|(dim, room)| Some((dim.to_string(), *room?))).collect())
 }
 
 /// The specialisations for a model's dimensions, by the height of their row tiles; at least one. If `dims` has none of the
-/// numbers that are bound later, these are texts.
-fn all(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)]) -> Result<Vec<Spec>, KernelError> {
+/// numbers that are bound later, these are texts, and `filling` has the numbers that expressions may read.
+fn all(
+    target: &str,
+    kernel_name: &str,
+    act: Dtype,
+    dims: &[(&str, Const)],
+    filling: &Constants,
+) -> Result<Vec<Spec>, KernelError> {
     kernel(kernel_name)?;
-    let heights = heights_of(kernel_name, tiles(target, kernel_name)?)?;
-    (0..heights).map(|height| at(target, kernel_name, act, dims, height)).collect()
+    let lookup = |name: &str| {
+        let given = dims.iter().find(|(given, _)| *given == name).map(|(_, value)| value);
+        given.or(filling.get(name)).and_then(int)
+    };
+    let heights = heights_of(kernel_name, tiles(target, kernel_name)?, &lookup)?;
+    (0..heights).map(|height| at(target, kernel_name, act, dims, &lookup, height)).collect()
 }
 
-/// How many heights of row tiles a target has: all that are listed, or the first `heights` of them.
-fn heights_of(kernel: &str, tiles: &Tiles) -> Result<usize, KernelError> {
+fn int(value: &Const) -> Option<i64> {
+    match value {
+        Const::Int(value) => Some(*value),
+        Const::Float(_) => None,
+    }
+}
+
+/// The value of a name in an expression.
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
+/// How many heights of row tiles a target has for some dimensions: all that are listed, or the first `heights` of them.
+fn heights_of(kernel: &str, tiles: &Tiles, lookup: Lookup) -> Result<usize, KernelError> {
     let most = tiles.values().map(Tile::heights).max().unwrap_or(1);
     let Some(text) = tiles.get(HEIGHTS).and_then(|tile| tile.at(0)) else { return Ok(most) };
-    let value = expr::eval(text, &|_| None)?;
+    let value = expr::eval(text, lookup)?;
     let why = || format!("{kernel} has {most} heights");
     let refused = || KernelError::from(ContractError::Expression { text: text.clone(), why: why() });
     usize::try_from(value).ok().filter(|value| (1..=most).contains(value)).ok_or_else(refused)
 }
 
-fn at(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)], height: usize) -> Result<Spec, KernelError> {
+fn at(
+    target: &str,
+    kernel_name: &str,
+    act: Dtype,
+    dims: &[(&str, Const)],
+    lookup: Lookup,
+    height: usize,
+) -> Result<Spec, KernelError> {
     let kernel = kernel(kernel_name)?;
     let tiles = tiles(target, kernel_name)?;
     let mut constants = BTreeMap::new();
@@ -228,20 +260,14 @@ fn at(target: &str, kernel_name: &str, act: Dtype, dims: &[(&str, Const)], heigh
         }
         constants.insert(name.to_string(), *value);
     }
-    let lookup = |name: &str| match constants.get(name) {
-        Some(Const::Int(value)) => Some(*value),
-        _ => None,
-    };
-    let mut sizes = vec![];
-    for (name, tile) in tiles.iter().filter(|(name, _)| !OPTIONS.contains(&name.as_str())) {
+    let bound = |name: &String| kernel.contract.numbers.iter().any(|number| number.name == *name);
+    let text = !constants.keys().any(bound);
+    let later = |name: &String| text && bound(name);
+    for (name, tile) in tiles.iter().filter(|(name, _)| !OPTIONS.contains(&name.as_str()) && !later(name)) {
         // A list that is too short leaves the constant out, and the check below refuses that.
         let Some(text) = tile.at(height) else { continue };
-        sizes.push((name.clone(), Const::Int(expr::eval(text, &lookup)?)));
+        constants.insert(name.clone(), Const::Int(expr::eval(text, lookup)?));
     }
-    constants.extend(sizes);
-    let numbers = &kernel.contract.numbers;
-    let text = numbers.iter().all(|number| !constants.contains_key(&number.name));
-    let later = |name: &String| text && numbers.iter().any(|number| number.name == *name);
     match kernel.constants.iter().find(|c| !constants.contains_key(*c) && !later(c)) {
         Some(name) => Err(KernelError::Missing { kernel: kernel_name.to_string(), name: name.clone() }),
         None => Ok(Spec { kernel: kernel_name.to_string(), act, constants }),
@@ -371,7 +397,7 @@ mod tests {
                 "[same]\nb = \"a\"\n[a]\nlinear = {{ BM = [\"1\", \"2\"] }}\n[b]\nlinear = {{ heights = \"{heights}\" }}"
             );
             let tiles = &read(&table).unwrap()["b"]["linear"];
-            let error = heights_of("linear", tiles).unwrap_err().to_string();
+            let error = heights_of("linear", tiles, &|_| None).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
     }

@@ -148,8 +148,8 @@ impl Bundle {
                     |spec| one(spec, op_contract::Bound { stage: *stage, bound: &launch.weights, weights, scratch });
                 launch.specs().try_for_each(bound)?;
             }
-            let folded = binding.and_then(|binding| binding.folded.as_ref());
-            if let Some(folded) = folded {
+            let folded = binding.map_or(&[][..], |binding| &binding.folded);
+            for folded in folded {
                 // Without scratch, and as the whole op.
                 let (stage, bound) = (Shape::Attend, &launches[0].weights);
                 one(folded, op_contract::Bound { stage, bound, weights, scratch: &[] })?;
@@ -166,7 +166,7 @@ impl Bundle {
                 launch_pair::check(problem(first), problem(second))
                     .map_err(|why| misfit(&second.spec.to_string(), why))?;
             }
-            if let Some(folded) = folded {
+            for folded in folded {
                 let misfit = |why| misfit(&folded.to_string(), why);
                 let [first, second] = launches else {
                     return Err(misfit("it runs in the place of one launch".into()));

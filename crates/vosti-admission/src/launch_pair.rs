@@ -39,11 +39,11 @@ pub fn stages(op: Shape, launches: usize) -> Option<&'static [Shape]> {
 /// tiles may differ, because tiles of any height have each row once, with its position.
 const SHARED: [&str; 5] = ["SPLIT", "ROWS", "KV_HEADS", "GROUP", "D"];
 
-/// Refuses a launch in the place of two that is not the first one with another value of `USE`, or that is proved to give the bits of
-/// the two for other numbers or weights than theirs. A text that is proved does not read HEIGHT, and is proved for tiles of any height
-/// that has room. Its certificate is not looked at here.
+/// Refuses a launch in the place of two that is not the first one, in one of its heights, with another value of `USE`, or that is proved
+/// to give the bits of the two for other numbers or weights than theirs. A text that is proved does not read HEIGHT, and is proved for
+/// tiles of any height that has room. Its certificate is not looked at here.
 pub fn folds(folded: &Spec, first: &Launch, second: &Launch) -> Result<(), String> {
-    if *folded != first.spec.folding() {
+    if first.specs().all(|spec| *folded != spec.folding()) {
         return Err(format!("it is not the launch in whose place it folds, {}, with {USE} {FOLDED}", first.spec));
     }
     let contract = |launch: &Launch| vosti_kernels::contract(&launch.spec.kernel).map_err(|error| error.to_string());

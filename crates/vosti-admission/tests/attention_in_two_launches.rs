@@ -220,7 +220,7 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
 /// One launch in the place of the two, which folds its own splits.
 fn folding() -> (ModelPlan, String) {
     let mut plan = plan("cuda-sm90");
-    let folded = binding(&mut plan).folded.clone().unwrap();
+    let folded = binding(&mut plan).folded[0].clone();
     (plan, folded.text().to_string())
 }
 
@@ -231,7 +231,7 @@ fn a_launch_that_folds_is_refused_unless_it_is_the_first_of_the_two_and_their_nu
         assert!(spec.constants.insert(name.into(), Const::Int(value)).is_some(), "{name}");
     }
     fn folded(binding: &mut Binding) -> &mut Spec {
-        binding.folded.as_mut().unwrap()
+        &mut binding.folded[0]
     }
     let changes: [(&str, Change); 9] = [
         ("the shape AttendPart, the op needs Attend", |b| set(folded(b), USE, 0)),
@@ -242,7 +242,7 @@ fn a_launch_that_folds_is_refused_unless_it_is_the_first_of_the_two_and_their_nu
         }),
         ("it is not the launch in whose place it folds", |b| set(folded(b), "WINDOW", 2)),
         ("it is not the launch in whose place it folds", |b| set(folded(b), "HEIGHT", 1)),
-        ("the shape AttendCombine, the op needs Attend", |b| b.folded = Some(b.launches[1].spec.clone())),
+        ("the shape AttendCombine, the op needs Attend", |b| b.folded[0] = b.launches[1].spec.clone()),
         ("SINKS is 0 in it, and 1 in attend_combine", |b| set(&mut b.launches[1].spec, "SINKS", 1)),
         ("have the weights", |b| {
             b.launches[1].weights.insert("sinks".into(), "another".into());
@@ -261,9 +261,37 @@ fn a_launch_that_folds_is_refused_unless_it_is_the_first_of_the_two_and_their_nu
     // Where keys are split, one launch is not in the place of another one.
     let (mut plan, _) = folding();
     let own = binding(&mut plan);
-    own.launches = vec![Launch { spec: own.folded.clone().unwrap(), ..own.launches[0].clone() }];
+    own.launches = vec![Launch { spec: own.folded[0].clone(), higher: vec![], ..own.launches[0].clone() }];
     own.scratch.clear();
     refused(Bundle::built_in().unwrap().admit(&plan), "it runs in the place of one launch");
+}
+
+/// High query tiles need the bits of the low ones where keys are split, and those of the two launches where they fold.
+#[test]
+fn a_query_tile_of_another_height_is_refused_unless_its_certificate_says_so() {
+    let (mut plan, _) = folding();
+    let own = binding(&mut plan).clone();
+    let [low, high] = [&own.launches[0].spec, &own.launches[0].higher[0]];
+    assert_eq!(own.folded, [low.folding(), high.folding()]);
+    let second = own.launches[1].spec.text().to_string();
+    let text = high.text().to_string();
+    for of in [low.text().to_string(), second] {
+        let mut certificates = Bundle::built_in().unwrap().certificates().clone();
+        certificates.get_mut(&text).unwrap().stands_for.retain(|other| other.kernel != of);
+        let bundle = Bundle::built_in().unwrap().with_certificates(certificates);
+        refused(bundle.admit(&plan), &format!("does not say that it gives the bits of {of}"));
+    }
+    // The core makes tiles of up to HEIGHT rows, which may be fewer than there is room for, and not more. All else is equal.
+    let with = |name: &str, value: i64| {
+        let mut plan = plan.clone();
+        let own = binding(&mut plan);
+        own.launches[0].higher[0].constants.insert(name.into(), Const::Int(value));
+        own.folded.pop();
+        Bundle::built_in().unwrap().admit(&plan)
+    };
+    with("HEIGHT", 3).unwrap();
+    refused(with("HEIGHT", 33), "only if HEIGHT <= BQ");
+    refused(with("SINKS", 1), "SINKS is 1 in it, and 0 in");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use vosti_core::{
 };
 use vosti_cpu::Isa;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
-use vosti_kernels::{Admitted, Binding, Spec, capped, scores, specialise};
+use vosti_kernels::{Admitted, Binding, Launch, Spec, capped, scores, specialise};
 use vosti_simd::storage::exponents;
 
 struct Random(Dtype);
@@ -66,7 +66,8 @@ fn program(act: Dtype) -> (Program, Vec<Binding>) {
     let part = spec("attend", &[&groups[..], &vosti_kernels::window(None), &scores(0.25, 0.0)].concat());
     // The first binding: attention, in two launches.
     let sinks = BTreeMap::from([("sinks".to_string(), "sinks.0".to_string())]);
-    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads), sinks, false).unwrap()];
+    let part = Launch { spec: part, higher: vec![], weights: sinks };
+    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads), false).unwrap()];
     let mut bind = |spec: Spec, weights: &[&str], layer: u32| {
         let weights = weights
             .iter()

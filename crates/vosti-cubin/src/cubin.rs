@@ -86,7 +86,8 @@ impl Cubin {
 pub fn alike<'a>(bindings: &[Binding], cubin: impl Fn(&Spec) -> Option<&'a Cubin>) -> Result<(), CubinError> {
     for Binding { launches, folded, .. } in bindings {
         let higher = launches.iter().flat_map(|launch| launch.higher.iter().map(move |other| (&launch.spec, other)));
-        for (first, other) in higher.chain(launches.iter().map(|launch| &launch.spec).zip(folded)) {
+        let folded = folded.iter().map(|other| (&launches[0].spec, other));
+        for (first, other) in higher.chain(folded) {
             if let (Some(first), Some(other)) = (cubin(first), cubin(other)) {
                 other.stands_for(first)?;
             }

@@ -68,7 +68,8 @@ pub struct Facts {
 pub struct Reduction {
     /// The axis that is folded.
     pub axis: u32,
-    /// The tile's type, with the definition of its layout.
+    /// The tile's type, with the definition of its layout. Where the layout says how an axis is spread over registers, lanes and
+    /// warps, what it says of the other axis is left out, and so is the other axis's extent: neither changes the order of a sum.
     pub tile: String,
 }
 

@@ -23,7 +23,7 @@ use vosti_cubin::inspect::SCRATCH_PARAMS;
 use vosti_cubin::{Arch, Cubin, alike};
 use vosti_kernels::Admitted;
 use vosti_wiring::{
-    Bound, Lists, Size, Weights, Wired, Wiring, caches, evenly, listed, most_pages, outputs, pool, wire,
+    Bound, Lists, Size, Way, Weights, Wired, Wiring, caches, evenly, listed, most_pages, outputs, pool, wire,
 };
 
 /// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are
@@ -297,43 +297,44 @@ impl<D: Driver> CudaDevice<D> {
         &mut self.driver
     }
 
-    /// Sets the parameters that are metadata to the present addresses of their arrays.
-    pub(crate) fn point(&mut self) {
-        for (launch, pointers) in self.wiring.launches.iter().zip(&mut self.pointers) {
-            for (bound, pointer) in launch.params.iter().zip(pointers) {
-                if let Bound::Meta(meta) = bound {
-                    *pointer = self.metadata + self.step.start(*meta);
-                }
+    /// Sets those parameters of a launch that are metadata to the present addresses of the arrays that `way` reads.
+    pub(crate) fn point(&mut self, launch: usize, way: Way) {
+        for (bound, pointer) in self.wiring.launches[launch].params.iter().zip(&mut self.pointers[launch]) {
+            if let Bound::Meta(meta) = bound {
+                *pointer = self.metadata + self.step.start(way.reads(*meta));
             }
         }
     }
 
     /// Makes every launch of the filled step, in order, over its own length or over `length` positions.
     fn launch(&mut self, length: Option<usize>) -> Result<(), CudaError> {
-        self.point();
         let mut named = vec![];
         if self.times.is_some() {
             self.driver.mark()?;
         }
-        let places = self.driver.about().multiprocessors as usize;
-        let mut launches = self.wiring.launches.iter().zip(&self.pointers);
-        while let Some((launch, pointers)) = launches.next() {
-            let extent = self.step.extent(launch.size);
-            // A recording serves later steps too, so nothing of this one decides there.
-            let folded =
-                if length.is_none() { folded(&self.wiring.kernels, launch, &self.step, places)? } else { None };
-            let extent = Extent { length: length.unwrap_or(extent.length), ..extent };
-            let kernel = match folded {
-                Some(kernel) => {
-                    launches.next();
-                    kernel
-                }
-                None => chosen(&self.wiring.kernels, launch, extent, self.driver.about().multiprocessors)?,
+        let places = self.driver.about().multiprocessors;
+        let mut launches = 0..self.wiring.launches.len();
+        while let Some(i) = launches.next() {
+            let (launch, kernels, step) = (&self.wiring.launches[i], &self.wiring.kernels, &self.step);
+            let extent = |size: Size| {
+                let own = step.extent(size);
+                Extent { length: length.unwrap_or(own.length), ..own }
             };
-            self.wiring.kernels[kernel].launch(&mut self.driver, extent, pointers)?;
+            // A recording serves later steps too, so nothing of this one decides there.
+            let folded = if length.is_none() { folded(kernels, launch, step, places as usize)? } else { &[] };
+            let way = match folded {
+                [] => chosen(kernels, launch.own(), &launch.higher, extent, places)?,
+                [lowest, higher @ ..] => {
+                    launches.next();
+                    chosen(kernels, *lowest, higher, extent, places)?
+                }
+            };
+            let extent = extent(way.size);
+            self.point(i, way);
+            self.wiring.kernels[way.kernel].launch(&mut self.driver, extent, &self.pointers[i])?;
             if self.times.is_some() {
                 self.driver.mark()?;
-                named.push(kernel);
+                named.push(way.kernel);
             }
         }
         let Some(times) = &mut self.times else { return Ok(()) };
@@ -420,27 +421,39 @@ impl<D: Driver> CudaDevice<D> {
     }
 }
 
-/// The kernel of a launch for this extent: of several heights of row tiles, the one that costs least. All are proved to give the
-/// same bits.
-fn chosen(kernels: &[Code], launch: &Wired, extent: Extent, multiprocessors: u32) -> Result<usize, CudaError> {
-    let mut least = (f64::INFINITY, launch.kernel);
-    for kernel in launch.heights().filter(|_| !launch.higher.is_empty()) {
-        let programs = kernels[kernel].grid(extent)?;
-        let cost = vosti_kernels::cost(&kernels[kernel].spec, programs, extent.rows, multiprocessors);
+/// The kernel of a launch: of several heights of row tiles, the one that costs least in this step. All are proved to give the same
+/// bits.
+fn chosen(
+    kernels: &[Code],
+    lowest: Way,
+    higher: &[Way],
+    extent: impl Fn(Size) -> Extent,
+    multiprocessors: u32,
+) -> Result<Way, CudaError> {
+    let mut least = (f64::INFINITY, lowest);
+    for way in std::iter::once(lowest).chain(higher.iter().copied()).filter(|_| !higher.is_empty()) {
+        let (code, extent) = (&kernels[way.kernel], extent(way.size));
+        let cost = vosti_kernels::cost(&code.spec, code.grid(extent)?, extent.rows, multiprocessors);
         if cost < least.0 {
-            least = (cost, kernel);
+            least = (cost, way);
         }
     }
     Ok(least.1)
 }
 
-/// The kernel that folds its own splits, if the filled step's work is shared out evenly with it on a GPU of so many
-/// multiprocessors: not where a few rows see many keys. It is proved to give the bits of the two launches in whose place it runs.
-fn folded(kernels: &[Code], launch: &Wired, step: &Step, multiprocessors: usize) -> Result<Option<usize>, CudaError> {
-    let (Some(kernel), Size::Tiles(tiling)) = (launch.folded, launch.size) else { return Ok(None) };
-    let [_, heads, splits] = kernels[kernel].grid(step.extent(launch.size))?;
+/// The kernels that fold their own splits, lowest row tiles first, if the filled step's work is shared out evenly with the first of
+/// them on a GPU of so many multiprocessors: not where a few rows see many keys. They are proved to give the bits of the two
+/// launches in whose place one runs.
+fn folded<'w>(
+    kernels: &[Code],
+    launch: &'w Wired,
+    step: &Step,
+    multiprocessors: usize,
+) -> Result<&'w [Way], CudaError> {
+    let [Way { kernel, size: size @ Size::Tiles(tiling) }, ..] = launch.folded[..] else { return Ok(&[]) };
+    let [_, heads, splits] = kernels[kernel].grid(step.extent(size))?;
     let even = evenly(step.pages(tiling), heads * splits, multiprocessors * kernels[kernel].blocks);
-    Ok(even.then_some(kernel))
+    Ok(if even { &launch.folded } else { &[] })
 }
 
 /// The selected rows whose logits the plan asks for, as contiguous ranges.
@@ -507,9 +520,9 @@ fn pages(
 /// Bytes of scratch for the largest launch of the largest step; launches run one after the other and share it.
 fn scratch(wiring: &Wiring<Code>, config: &Config, context: usize) -> Result<[u64; SCRATCH_PARAMS], CudaError> {
     let mut most = [0; SCRATCH_PARAMS];
-    for (launch, kernel) in wiring.launches.iter().flat_map(|launch| launch.kernels().map(move |k| (launch, k))) {
+    for Way { kernel, size } in wiring.launches.iter().flat_map(Wired::ways) {
         let code = &wiring.kernels[kernel];
-        let grid = code.grid(launch.size.most(config.rows_max, config.selected_max, context))?;
+        let grid = code.grid(size.most(config.rows_max, config.selected_max, context))?;
         let programs = grid.iter().map(|n| *n as u64).product();
         for (most, scratch) in most.iter_mut().zip(code.scratch) {
             *most = (*most).max(scratch.bytes.saturating_mul(programs));

@@ -55,6 +55,11 @@ impl Condition {
         })
     }
 
+    /// The places of its dimensions among the problem's numbers.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.parts.iter().map(|part| part.number)
+    }
+
     pub fn holds(&self, values: &[Option<i128>]) -> bool {
         self.excess(values).is_some_and(|excess| excess <= 0)
     }

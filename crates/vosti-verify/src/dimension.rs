@@ -8,7 +8,7 @@
 use crate::premises::Premises;
 use crate::problem::{Axis, Dim, Problem, ProblemError, Uses};
 use vosti_contract::{Const, Constants, FOLDED, Number, NumberKind, USE};
-use vosti_tile::{Kernel, Scalar};
+use vosti_tile::{Kernel, Op, Region, Scalar, Value};
 
 /// A multiple of a dimension: `times`, and the dimension's place among the problem's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +169,22 @@ impl Problem {
         bound.numbers.clear();
         bound.conditions.clear();
         Ok(bound)
+    }
+
+    /// Whether the text, an extent, an axis or a premise reads the number at this place: if not, a proof holds for each of its values,
+    /// also where two runs have different ones.
+    pub(crate) fn reads(&self, number: usize) -> bool {
+        fn used(ops: &[Op], value: Value) -> bool {
+            let of = |region: &Region| used(&region.ops, value) || region.yields.contains(&value);
+            ops.iter().any(|op| op.kind.operands().contains(&value) || op.kind.regions().into_iter().any(of))
+        }
+        let dim = |dim: &Dim| matches!(dim, Dim::Of(of) if of.number == number);
+        let axis = |axis: &Axis| matches!(axis, Axis::Of { of, .. } if of.number == number);
+        let premises = [self.premises.window(), self.premises.vocabulary()];
+        self.kernel.scalars.get(number).is_none_or(|scalar| used(&self.kernel.body, scalar.value))
+            || self.buffers.iter().flat_map(|buffer| &buffer.dims).any(dim)
+            || self.grid.iter().any(axis)
+            || premises.iter().flatten().any(dim)
     }
 
     /// Values for all dimensions, in their ranges: the `which`-th set with which the premises are tried. Two dimensions have

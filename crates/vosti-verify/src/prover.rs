@@ -216,8 +216,12 @@ impl<'k, 's> Prover<'k, 's> {
         let numbers = self.runs[0].world.numbers.clone();
         let sets = if numbers.iter().any(Option::is_some) { 2 } else { 1 };
         for which in 0..sets {
-            let values = self.runs[0].problem.witness(which);
-            if !self.runs[0].problem.conditions.iter().all(|condition| condition.holds(&values)) {
+            let [own, other] = [0, 1].map(|run| self.runs[run].problem);
+            let mut values = own.witness(which);
+            // The two runs have the same dimensions, and both meet their conditions.
+            let also = other.conditions.iter().filter(|_| own.numbers == other.numbers);
+            also.clone().for_each(|condition| condition.meet(&mut values, &own.numbers));
+            if !own.conditions.iter().chain(also).all(|condition| condition.holds(&values)) {
                 return Ok(false);
             }
             let pairs = numbers.iter().zip(values).filter_map(|(symbol, value)| Some(((*symbol)?, value?)));

@@ -4,6 +4,7 @@ use crate::apart::separated;
 use crate::budget::GIVEN_UP_MAX;
 use crate::certificate::StandsFor;
 use crate::certificate::extent;
+use crate::condition::Condition;
 use crate::equal::{At, Mode};
 use crate::folded::reads_height;
 use crate::premises::Premises;
@@ -330,8 +331,8 @@ enum Compared {
     Rows,
 }
 
-/// A pair must have one contract: shape, roles, extents, dimensions, conditions and premises. The pairs of `folded.rs` have
-/// two.
+/// A pair must have one contract: shape, roles, extents, dimensions, conditions and premises. A condition may have another bound if
+/// nothing reads its dimensions. The pairs of `folded.rs` have two contracts.
 fn compatible(p: &Prover) -> Proof<Compared> {
     let (a, b) = (p.runs[0].problem, p.runs[1].problem);
     let line = Line::default();
@@ -360,7 +361,12 @@ fn compatible(p: &Prover) -> Proof<Compared> {
     let (ours, theirs) = (&a.numbers, &b.numbers);
     let known = theirs.iter().all(|n| ours.contains(n))
         && b.conditions.iter().all(|c| a.conditions.iter().any(|own| own.text == c.text));
-    let whole = b.shape == Shape::AttendCombine || (ours, &a.conditions) == (theirs, &b.conditions);
+    let alike = |(own, other): (&Condition, &Condition)| {
+        let unread = || own.numbers().all(|at| !a.reads(at) && !b.reads(at));
+        own == other || own.text == other.text && unread()
+    };
+    let all = a.conditions.len() == b.conditions.len() && a.conditions.iter().zip(&b.conditions).all(alike);
+    let whole = b.shape == Shape::AttendCombine || ours == theirs && all;
     if !known || !whole {
         return p.fail(
             Obligation::Contract,

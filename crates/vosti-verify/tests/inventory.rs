@@ -89,6 +89,34 @@ fn a_specialisation_that_gives_other_bits_than_the_lowest_gets_no_certificate() 
     }
 }
 
+/// A high query tile gives the low one's bits for each value of `USE`, though HEIGHT has another bound in each: no text reads it.
+#[test]
+fn a_query_tile_that_gives_other_bits_than_the_lowest_gets_no_certificate() {
+    if common::solver().is_none() {
+        return;
+    }
+    let [low, high] = ["BQ16", "BQ32"].map(|tile| format!("attend-bf16-{tile}-DP64-GP4-PAGE64-ROWS512-SPLIT512"));
+    let [first, text] = [&low, &high].map(|stem| vosti_kernels::ttir_by_stem(stem).unwrap());
+    let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+    let proved = |first: &str| {
+        let first = first.to_string().leak();
+        let find = |stem: &str| if stem == low { Some(&*first) } else { None };
+        let inventory = verify_texts(&[(&high, text)], &find, &options).unwrap();
+        let [(report, certificate)] = &inventory.entries[..] else { panic!("one") };
+        assert_eq!(certificate.as_ref().map_or(0, |c| c.stands_for.len()), usize::from(report.verdict.is_proved()));
+        (report.verdict.is_proved(), report.verdict.to_string())
+    };
+    assert!(proved(first).0);
+    // The first change takes the smaller of two largest scores; the second reads HEIGHT, and computes nothing with it.
+    let start = "attributes {noinline = false} {\n";
+    let read = format!("{start}    %read = arith.addi %HEIGHT, %HEIGHT : i32\n");
+    for (from, to, says) in [("arith.maxnumf", "arith.minnumf", ""), (start, &read, "other dimensions or conditions")] {
+        assert!(first.contains(from));
+        let (proved, verdict) = proved(&first.replacen(from, to, 1));
+        assert!(!proved && verdict.contains(says), "{verdict}");
+    }
+}
+
 #[test]
 fn a_certificate_that_differs_from_the_recorded_one_is_stale() {
     let options = VerifyOptions { prefix: "rmsnorm".into(), read_only: true, ..VerifyOptions::default() };

@@ -19,4 +19,4 @@ pub use uniform::Uniform;
 pub use vosti_core::{Image, Meta, Tiling};
 pub use vosti_kernels::{Quantised, TensorData};
 pub use weights::{WeightError, Weights};
-pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Wired, Wiring, outputs, signature, wire};
+pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Way, Wired, Wiring, outputs, signature, wire};

@@ -67,16 +67,40 @@ impl Size {
     }
 }
 
+/// A kernel that may run in the place of a launch's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// An index into [`Wiring::kernels`].
+    pub kernel: usize,
+    /// The work from which the number of its programs follows.
+    pub size: Size,
+}
+
+impl Way {
+    /// The part of the step's array that this kernel reads where the launch's own reads `meta`: higher query tiles are a tiling of
+    /// their own.
+    pub fn reads(self, meta: Meta) -> Meta {
+        let Size::Tiles(tiling) = self.size else { return meta };
+        match meta {
+            Meta::TileTable { .. } => Meta::TileTable { tiling },
+            Meta::TileRow { .. } => Meta::TileRow { tiling },
+            Meta::TileRows { .. } => Meta::TileRows { tiling },
+            Meta::TilePos { .. } => Meta::TilePos { tiling },
+            other => other,
+        }
+    }
+}
+
 /// A launch of the program, in order.
 #[derive(Clone, Debug)]
 pub struct Wired {
     /// An index into [`Wiring::kernels`].
     pub kernel: usize,
     /// Kernels of higher row tiles that may run in its place, lowest first. A device need not use them.
-    pub higher: Vec<usize>,
-    /// A kernel that gives the bits of this launch and the next one, with this launch's parameters. A device may run it in the
-    /// place of the two.
-    pub folded: Option<usize>,
+    pub higher: Vec<Way>,
+    /// Kernels that give the bits of this launch and the next one, with this launch's parameters, lowest row tiles first. A
+    /// device may run one in the place of the two.
+    pub folded: Vec<Way>,
     /// The work from which the number of its programs follows.
     pub size: Size,
     /// The row at which its row buffers begin. It is above 0 only where scratch has too few rows for a whole step.
@@ -86,14 +110,14 @@ pub struct Wired {
 }
 
 impl Wired {
-    /// The kernels of this launch alone, lowest row tiles first.
-    pub fn heights(&self) -> impl Iterator<Item = usize> {
-        std::iter::once(self.kernel).chain(self.higher.iter().copied())
+    /// Its own kernel: that of the lowest row tiles.
+    pub fn own(&self) -> Way {
+        Way { kernel: self.kernel, size: self.size }
     }
 
     /// Every kernel that may run.
-    pub fn kernels(&self) -> impl Iterator<Item = usize> {
-        self.heights().chain(self.folded)
+    pub fn ways(&self) -> impl Iterator<Item = Way> {
+        std::iter::once(self.own()).chain(self.higher.iter().chain(&self.folded).copied())
     }
 
     /// The element of a buffer at which a parameter of this launch begins.
@@ -196,7 +220,7 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
             let group = layer.map(|(_, group)| &program.groups[group]);
             let used = Use { op: &op, layer, group, scratch: &binding.scratch, first, end, rows_max, listing };
             for (i, launch) in binding.launches.iter().enumerate() {
-                builder.launch(launch, binding.folded.as_ref().filter(|_| i == 0), &used)?;
+                builder.launch(launch, if i == 0 { &binding.folded } else { &[] }, &used)?;
             }
         }
     }
@@ -205,13 +229,11 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
 }
 
 impl<K: Kernel, F> Builder<K, F> {
-    fn launch<E: From<WiringError>>(&mut self, launch: &Launch, folded: Option<&Spec>, used: &Use) -> Result<(), E>
+    fn launch<E: From<WiringError>>(&mut self, launch: &Launch, folded: &[Spec], used: &Use) -> Result<(), E>
     where
         F: FnMut(&Spec) -> Result<K, E>,
     {
         let kernel = self.kernel(&launch.spec)?;
-        let higher = launch.higher.iter().map(|spec| self.kernel(spec)).collect::<Result<Vec<_>, E>>()?;
-        let folded = folded.map(|spec| self.kernel(spec)).transpose()?;
         let contract = self.wiring.kernels[kernel].contract();
         let shape = contract.shape_of(&launch.spec.constants);
         let declared: Vec<(Role, String)> = contract.params.iter().map(|p| (p.role, p.name.clone())).collect();
@@ -247,8 +269,7 @@ impl<K: Kernel, F> Builder<K, F> {
                 Role::TileTable | Role::TileRow | Role::TileRows | Role::TilePos => {
                     // A store that looks back has all rows of a request in one tile.
                     let height = if shape == Shape::RecurStore { Some(used.rows_max) } else { height(&launch.spec) };
-                    let height = height.ok_or_else(missing)?;
-                    let tiling = self.tiling(Tiling { height, group: layer?.1, first: used.first, end: used.end });
+                    let tiling = self.tiling(height.ok_or_else(missing)?, used).ok_or_else(missing)?;
                     size = Size::Tiles(tiling);
                     Bound::Meta(match role {
                         Role::TileTable => Meta::TileTable { tiling },
@@ -259,11 +280,29 @@ impl<K: Kernel, F> Builder<K, F> {
                 }
             });
         }
-        if let Some(other) = higher.iter().chain(&folded).find(|other| !self.same_parameters(kernel, **other)) {
-            return Err(WiringError::Unlike { spec: self.wiring.kernels[*other].spec().to_string() }.into());
-        }
+        let mut ways =
+            |specs: &[Spec]| specs.iter().map(|spec| self.way(spec, kernel, size, used)).collect::<Result<Vec<_>, E>>();
+        let (higher, folded) = (ways(&launch.higher)?, ways(folded)?);
         self.wiring.launches.push(Wired { kernel, higher, folded, size, first: used.first, params });
         Ok(())
+    }
+
+    /// A kernel that may run in the place of a launch's own, over tiles of its own height if the launch is over tiles. An error
+    /// unless both have the same parameters.
+    fn way<E: From<WiringError>>(&mut self, spec: &Spec, own: usize, size: Size, used: &Use) -> Result<Way, E>
+    where
+        F: FnMut(&Spec) -> Result<K, E>,
+    {
+        let kernel = self.kernel(spec)?;
+        let tiled = |height: usize| self.tiling(height, used).map(Size::Tiles);
+        let size = match size {
+            Size::Tiles(_) => height(spec).and_then(tiled),
+            other => Some(other),
+        };
+        match size.filter(|_| self.same_parameters(own, kernel)) {
+            Some(size) => Ok(Way { kernel, size }),
+            None => Err(WiringError::Unlike { spec: spec.to_string() }.into()),
+        }
     }
 
     /// Whether both have the same parameters, so that one list of buffers fits either.
@@ -294,8 +333,10 @@ impl<K: Kernel, F> Builder<K, F> {
         self.wiring.weights.len() - 1
     }
 
-    fn tiling(&mut self, tiling: Tiling) -> usize {
-        index_of(&mut self.wiring.tilings, tiling)
+    /// The tiling of so many rows a tile over the use's layer; `None` if it has no layer.
+    fn tiling(&mut self, height: usize, used: &Use) -> Option<usize> {
+        let (_, group) = used.layer?;
+        Some(index_of(&mut self.wiring.tilings, Tiling { height, group, first: used.first, end: used.end }))
     }
 
     /// Ops run one after the other, so ops with equal scratch share it.

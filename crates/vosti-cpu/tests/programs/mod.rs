@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use vosti_contract::{Const, Role};
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, PAGE, PartDecl, Program, RowSet};
-use vosti_kernels::{Binding, Spec, capped, scores, specialise};
+use vosti_kernels::{Binding, Launch, Spec, capped, scores, specialise};
 use vosti_wiring::{TensorData, WeightError, Weights};
 
 pub const VOCAB: u32 = 256;
@@ -162,7 +162,8 @@ impl Builder {
                 let heads = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("SINKS", 1)]);
                 let combine = spec("attend_combine", &heads);
                 let weights = bound(&first, [name("sinks")].into_iter());
-                self.binding(Binding::split(first, combine, weights, false).unwrap())
+                let first = Launch { spec: first, higher: vec![], weights };
+                self.binding(Binding::split(first, combine, false).unwrap())
             }
         };
         let seen = self.buffer(128, Dtype::Bf16, RowSet::All);

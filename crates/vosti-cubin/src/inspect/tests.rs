@@ -217,6 +217,46 @@ fn each_breach_in_the_texts_is_refused_by_name() {
     assert_eq!(refusal(&broken), Refusal::Serialised);
 }
 
+/// Query tiles of 64 and 128 lanes add along a row in one order; layouts that differ along the row do not.
+#[test]
+fn a_reduction_is_told_from_another_by_what_its_layout_says_of_the_axis_that_is_folded() {
+    let of = |tile: &str, layout: &str| {
+        let text = format!(
+            "#l = {layout}\n  %1 = \"tt.reduce\"(%0) <{{axis = 1 : i32}}> ({{\n  }}) : ({tile}) -> tensor<1xf32>\n"
+        );
+        super::texts::reductions(&text).unwrap()
+    };
+    let mma = |rows: u32, warps: &str, columns: u32| {
+        let shape = format!("instrShape = [16, {columns}, 16]");
+        let layout = format!("#ttg.nvidia_mma<{{versionMajor = 3, versionMinor = 0, warpsPerCTA = {warps}, {shape}}}>");
+        of(&format!("tensor<{rows}x64xf32, #l>"), &layout)
+    };
+    let low = mma(64, "[4, 1]", 64);
+    assert_eq!(low, mma(128, "[8, 1]", 64));
+    for other in
+        [mma(64, "[4, 2]", 64), mma(64, "[4, 1]", 32), of("tensor<64x32xf32, #l>", "#ttg.blocked<{a = [1, 2]}>")]
+    {
+        assert_ne!(low, other);
+    }
+    let linear = |rows: u32, registers: &str, lane: &str, warps: &str| {
+        let lanes = format!("lane = [[1, 0], [2, 0], [4, 0], [8, 0], {lane}]");
+        let layout = format!("#ttg.linear<{{register = [{registers}], {lanes}, warp = [{warps}], block = []}}>");
+        of(&format!("tensor<{rows}x64xf32, #l>"), &layout)
+    };
+    let low = linear(64, "[0, 1], [0, 2]", "[0, 32]", "[16, 0], [32, 0]");
+    assert_eq!(low, linear(128, "[0, 1], [0, 2]", "[0, 32]", "[32, 0], [64, 0], [16, 0]"));
+    assert_eq!(low, linear(128, "[0, 1], [64, 0], [0, 2]", "[0, 32]", "[16, 0], [32, 0]"));
+    let others = [
+        linear(64, "[0, 2], [0, 1]", "[0, 32]", "[16, 0], [32, 0]"),
+        linear(64, "[0, 1], [0, 2]", "[0, 16]", "[16, 0], [32, 0]"),
+        linear(64, "[0, 1], [0, 2]", "[0, 32]", "[16, 0], [0, 32]"),
+    ];
+    others.iter().for_each(|other| assert_ne!(&low, other));
+    // A layout of another kind is compared whole.
+    let blocked = |rows: u32| of(&format!("tensor<{rows}x64xf32, #l>"), "#ttg.blocked<{a = [1, 2]}>");
+    assert_ne!(blocked(64), blocked(128));
+}
+
 #[test]
 fn dots_of_fewer_than_64_rows_have_the_instruction_that_their_rows_have_and_no_other() {
     let heads_of = |size: &str| {

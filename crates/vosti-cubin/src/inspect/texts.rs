@@ -153,10 +153,53 @@ pub fn reductions(ttgir: &str) -> Result<Vec<Reduction>, Refusal> {
         let ty = lines.by_ref().find_map(|line| line.trim().strip_prefix("}) : (")).ok_or_else(misread)?;
         let (tile, _) = ty.split_once(") ->").ok_or_else(misread)?;
         if of_floats(tile) {
-            found.push(Reduction { axis, tile: written_out(tile, ttgir)? });
+            found.push(Reduction { axis, tile: along(axis, written_out(tile, ttgir)?) });
         }
     }
     Ok(found)
+}
+
+/// What of the type of a tile with two axes decides the order in which numbers are added along one of them, with `*` for what does
+/// not: how far the tile reaches on the other axis, and how that axis is spread over registers and warps. A matrix instruction's
+/// result has `warpsPerCTA = [4, 1]`; a linear layout has a step on both axes for each bit of a register's, a lane's or a warp's
+/// number. A layout of another kind stays whole.
+fn along(axis: u32, tile: String) -> String {
+    let parts = || {
+        let (shape, layout) = tile.strip_prefix("tensor<")?.split_once(", ")?;
+        let (kind, _) = layout.split_once('<')?;
+        let extents: Vec<&str> = shape.split('x').collect();
+        let &[rows, columns, elem] = &extents[..] else { return None };
+        let only = |own: &str, at: u32| if at == axis { own.to_string() } else { "*".into() };
+        let kept = |list: &str, spread: bool| {
+            let steps = list.split("], [").filter_map(|step| step.trim_matches(['[', ']']).split_once(", "));
+            let own = steps.map(|(row, column)| if axis == 0 { row } else { column });
+            // A step on the other axis alone moves no number of a sum; which lanes add to each other follows from all steps.
+            own.filter(|step| !spread || *step != "0").collect::<Vec<_>>().join(", ")
+        };
+        let layout = match kind {
+            "#ttg.nvidia_mma" => {
+                let (before, (warps, after)) = listed(layout, "warpsPerCTA = ", "], ")?;
+                let (row, column) = warps.trim_start_matches('[').split_once(", ")?;
+                format!("{before}[{}, {}], {after}", only(row, 0), only(column, 1))
+            }
+            "#ttg.linear" => {
+                let (before, (registers, rest)) = listed(layout, "register = ", ", lane = ")?;
+                let (lanes, rest) = rest.split_once(", warp = ")?;
+                let (warps, after) = rest.split_once(", block = ")?;
+                let [registers, warps] = [registers, warps].map(|list| kept(list, true));
+                format!("{before}[{registers}], lane = [{}], warp = [{warps}], block = {after}", kept(lanes, false))
+            }
+            _ => return None,
+        };
+        Some(format!("tensor<{}x{}x{elem}, {layout}", only(rows, 0), only(columns, 1)))
+    };
+    parts().unwrap_or(tile)
+}
+
+/// A text up to the end of `name`, what follows up to `end`, and the rest.
+fn listed<'a>(text: &'a str, name: &str, end: &str) -> Option<(&'a str, (&'a str, &'a str))> {
+    let at = text.find(name)? + name.len();
+    Some((&text[..at], text[at..].split_once(end)?))
 }
 
 /// Whether a tile among some types, such as `tensor<4x8xf32, #blocked>`, is not of integers.

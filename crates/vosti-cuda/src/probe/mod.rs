@@ -23,7 +23,7 @@ use std::sync::Arc;
 use vosti_contract::{Const, Extent, Role, Shape};
 use vosti_kernels::{Proved, Spec};
 use vosti_tile::Scalar;
-use vosti_wiring::{Bound, Size};
+use vosti_wiring::{Bound, Size, Wired};
 
 /// The size of a probe.
 #[derive(Clone, Copy, Debug)]
@@ -144,8 +144,8 @@ struct Limits {
     kv_heads: usize,
     head_dim: usize,
     window: Option<usize>,
-    /// Rows of a query tile.
-    tile: usize,
+    /// Rows of a query tile of the kernel, and of its twin.
+    tiles: [usize; 2],
     /// Keys of a split, and rows of a split's scratch.
     splits: Option<(usize, usize)>,
 }
@@ -173,7 +173,6 @@ impl<D: Driver> CudaDevice<D> {
         let kernels = self.wiring.kernels.len();
         // Give arrays their places in the largest step, because sides may be as large.
         self.step.widen();
-        self.point();
         for kernel in 0..kernels {
             let lab = self.lab(kernel);
             // The sides have no pages with a state yet.
@@ -190,10 +189,15 @@ impl<D: Driver> CudaDevice<D> {
     }
 
     /// The first launch of a kernel, ready to be changed.
-    fn lab(&self, kernel: usize) -> Lab {
+    fn lab(&mut self, kernel: usize) -> Lab {
         // Each kernel was loaded for a launch.
-        let first = self.wiring.launches.iter().position(|launch| launch.kernels().any(|k| k == kernel)).unwrap_or(0);
+        let of = |launch: &Wired| launch.ways().find(|way| way.kernel == kernel);
+        let found = self.wiring.launches.iter().enumerate().find_map(|(i, launch)| Some((i, of(launch)?)));
+        let (first, way) = found.unwrap_or_else(|| (0, self.wiring.launches[0].own()));
+        self.point(first, way);
         let (launch, code) = (&self.wiring.launches[first], &self.wiring.kernels[kernel]);
+        // A launch that folds its own splits writes rows that the first of two leaves to the second.
+        let twin = launch.folded.first().copied().filter(|_| launch.folded.contains(&way)).unwrap_or(launch.own());
         let group = launch.params.iter().find_map(|bound| match bound {
             Bound::Cache { layer, .. } => Some(self.program.layers[*layer].group as usize),
             _ => None,
@@ -223,8 +227,7 @@ impl<D: Driver> CudaDevice<D> {
 
         Lab {
             kernel,
-            // A launch that folds its own splits writes rows that the first of two leaves to the second.
-            twin: if launch.folded == Some(kernel) { kernel } else { launch.kernel },
+            twin: twin.kernel,
             spec: code.spec.clone(),
             proved: code.proved.clone(),
             shape,
@@ -243,10 +246,10 @@ impl<D: Driver> CudaDevice<D> {
                 kv_heads: keys.map_or(1, |keys| keys.heads as usize),
                 head_dim: keys.map_or(1, |keys| keys.width as usize),
                 window: decl.and_then(|decl| decl.window).map(|window| window as usize),
-                tile: match launch.size {
+                tiles: [way, twin].map(|way| match way.size {
                     Size::Tiles(tiling) => self.wiring.tilings[tiling].height,
                     _ => 1,
-                },
+                }),
                 splits,
             },
         }

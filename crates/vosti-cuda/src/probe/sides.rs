@@ -34,6 +34,8 @@ impl fmt::Display for Row {
 #[derive(Clone, Debug, Default)]
 pub struct Side {
     pub rows: usize,
+    /// The most rows of a query tile, and the number of tiles.
+    pub height: usize,
     pub tiles: usize,
     /// Spare rows or tiles of the launch.
     pub spare: usize,
@@ -153,7 +155,7 @@ impl Side {
                 }
                 bytes
             }
-            role => self.metadata(role, lab.limits.tile),
+            role => self.metadata(role),
         });
         self.buffers = buffers.collect();
         let caches = lab.params.iter().zip(&self.buffers).map(|(param, bytes)| {
@@ -163,7 +165,7 @@ impl Side {
         self.caches = caches.collect();
     }
 
-    fn metadata(&mut self, role: Role, height: usize) -> Vec<u8> {
+    fn metadata(&mut self, role: Role) -> Vec<u8> {
         let mut starts = 0;
         let tables = self.sequences.iter().map(|s| {
             starts += s.pages.len();
@@ -171,8 +173,8 @@ impl Side {
         });
         let mut tiles: Vec<[i32; 4]> = vec![];
         for (s, table) in self.sequences.iter().zip(tables.collect::<Vec<_>>()) {
-            for first in (0..s.rows).step_by(height) {
-                let tile = [table, s.first_row + first, (s.rows - first).min(height), s.start + first];
+            for first in (0..s.rows).step_by(self.height) {
+                let tile = [table, s.first_row + first, (s.rows - first).min(self.height), s.start + first];
                 tiles.push(tile.map(|n| n as i32));
             }
         }
@@ -256,7 +258,7 @@ fn numbers(param: &Param, random: &mut Random, next: fn(&mut Random) -> f32) -> 
 /// Sequences on the left; on the right other sequences that share rows with them, but begin earlier or later and on other pages.
 fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
     let limits = &lab.limits;
-    let mut left = Side::default();
+    let [mut left, mut right] = limits.tiles.map(|height| Side { height, ..Side::default() });
     let mut free = random.shuffled(limits.pages);
     // One sequence, or as many as there is room for.
     let most = if random.below(3) == 0 { 1 } else { usize::MAX };
@@ -265,7 +267,6 @@ fn attending(lab: &Lab, random: &mut Random) -> (Side, Side, Vec<(Row, Row)>) {
     {
         left.add(sequence);
     }
-    let mut right = Side::default();
     let mut free = random.shuffled(limits.pages);
     let mut twins = vec![];
     for i in random.shuffled(left.sequences.len()) {
@@ -354,7 +355,7 @@ impl Side {
 
 /// The first position of a sequence: anywhere in a few pages; often near a boundary of splits, if keys are split and fit.
 fn start(limits: &Limits, random: &mut Random, free: usize) -> usize {
-    let tile = limits.tile;
+    let tile = limits.tiles[0].max(limits.tiles[1]);
     match limits.splits {
         Some((size, _))
             if (size + 4 * tile).div_ceil(PAGE) < free.min(limits.context / PAGE) && random.below(3) == 0 =>
@@ -374,12 +375,13 @@ fn sequence(
     has: Option<usize>,
 ) -> Option<Sequence> {
     let room = limits.rows.saturating_sub(side.rows);
+    let tile = limits.tiles[0].max(limits.tiles[1]);
     let (start, rows) = match has {
         Some(position) => {
-            let start = position - random.below((2 * limits.tile).min(position + 1));
-            (start, position - start + 1 + random.below(limits.tile + 1))
+            let start = position - random.below((2 * tile).min(position + 1));
+            (start, position - start + 1 + random.below(tile + 1))
         }
-        None => (start(limits, random, free.len()), random.between(1, 2 * limits.tile + 1)),
+        None => (start(limits, random, free.len()), random.between(1, 2 * tile + 1)),
     };
     let rows = rows.min(limits.context - start);
     let pages = (start + rows).div_ceil(PAGE);

@@ -1,7 +1,5 @@
 //! The ops of attention: projection, cache store, rotation and attention itself.
 
-use std::collections::BTreeMap;
-
 use vosti_contract::Const;
 use vosti_core::{GroupDecl, Op, PartDecl};
 use vosti_kernels::Binding;
@@ -204,11 +202,10 @@ impl Builder<'_> {
         match attention.window {
             Some(_) => self.bind("attend", &dims, vec![sinks]),
             None => {
-                let part = self.spec("attend", &dims)?;
+                let part = self.launch("attend", self.target.act, &dims, vec![sinks])?;
                 let combine = self.spec("attend_combine", &[kv_heads, group, d, sunk])?;
-                let weights = BTreeMap::from([("sinks".to_string(), sinks)]);
-                let folds = vosti_kernels::folds(self.target.name, &part)?;
-                Ok(self.binding(Binding::split(part, combine, weights, folds)?))
+                let folds = vosti_kernels::folds(self.target.name, &part.spec)?;
+                Ok(self.binding(Binding::split(part, combine, folds)?))
             }
         }
     }

@@ -446,12 +446,17 @@ impl Builder<'_> {
 
     /// The same of the kernel in this type of activations.
     fn bind_as(&mut self, kernel: &str, act: Dtype, dims: &[(&str, Const)], weights: Vec<String>) -> Result<u32> {
+        let launches = vec![self.launch(kernel, act, dims, weights)?];
+        Ok(self.binding(Binding { launches, folded: vec![], scratch: vec![] }))
+    }
+
+    /// A launch of one kernel, in all heights of its row tiles.
+    fn launch(&self, kernel: &str, act: Dtype, dims: &[(&str, Const)], weights: Vec<String>) -> Result<Launch> {
         let spec = crate::specialise::specialise(self.target.name, kernel, act, dims)?;
         let higher = vosti_kernels::higher(self.target.name, &spec)?;
         let parameter = |name: &String| self.weights[name].parameter.to_string();
         let weights = weights.into_iter().map(|name| (parameter(&name), name)).collect();
-        let launches = vec![Launch { spec, higher, weights }];
-        Ok(self.binding(Binding { launches, folded: None, scratch: vec![] }))
+        Ok(Launch { spec, higher, weights })
     }
 
     fn spec(&self, kernel: &str, dims: &[(&str, Const)]) -> Result<Spec> {

@@ -164,7 +164,8 @@ fn card(arguments: &Prepare) -> Result<Card> {
     })
 }
 
-/// Prints the estimates of decode steps and of a prefill, and the constants that they use.
+/// Prints the estimates of decode steps and of prefills, without cached tokens and behind as many as the deepest decode step has,
+/// and the constants that they use.
 fn report(
     arguments: &Prepare,
     bundle: &Bundle,
@@ -173,7 +174,9 @@ fn report(
     card: &Card,
 ) -> Result<()> {
     let decode = arguments.depth.iter().map(|depth| Step { sequences: arguments.batch, tokens: 1, depth: *depth });
-    let prefill = Step { sequences: 1, tokens: arguments.prefill.max(2), depth: 0 };
+    let deepest = arguments.depth.iter().copied().max().filter(|depth| *depth > 0);
+    let prefill = |depth| Step { sequences: 1, tokens: arguments.prefill.max(2), depth };
+    let prefills = std::iter::once(0).chain(deepest).map(prefill);
     print(&format!(
         "\nOn {} ({} multiprocessors, reads at {:.2} TB/s, {:.0} TFLOP/s), estimated:\n",
         card.name,
@@ -183,7 +186,7 @@ fn report(
     ))?;
     let reaches = |step: &Step| step.depth + step.tokens;
     let (steps, beyond): (Vec<Step>, Vec<Step>) =
-        decode.chain([prefill]).partition(|step| reaches(step) <= plan.program.context as usize);
+        decode.chain(prefills).partition(|step| reaches(step) <= plan.program.context as usize);
     for step in &beyond {
         print(&format!("\nleft out: a step that reaches {} tokens, beyond the context\n", reaches(step)))?;
     }

@@ -69,9 +69,20 @@ pub fn of(
         if let Some(read) = used.cache_read {
             for first in (0..step.rows()).step_by(room) {
                 let rows = first..step.rows().min(first.saturating_add(room));
-                let folded = binding.folded.iter().find(|spec| folds(spec, (cubins, card), step, rows.clone()));
-                let two = binding.launches.iter().map(|launch| &launch.spec).filter(|_| folded.is_none());
-                all.extend(folded.into_iter().chain(two).map(|spec| attention(spec, step, rows.clone(), read.window)));
+                let folds = binding.folded.first().is_some_and(|spec| folds(spec, (cubins, card), step, rows.clone()));
+                let runs: Vec<(&Spec, &[Spec])> = match binding.folded.split_first() {
+                    Some(folded) if folds => vec![folded],
+                    _ => binding.launches.iter().map(|launch| (&launch.spec, &launch.higher[..])).collect(),
+                };
+                for (lowest, higher) in runs {
+                    let extent = |spec: &Spec| Extent {
+                        rows: rows.len(),
+                        tiles: tiles(spec, step, rows.clone()).1.count(),
+                        length: step.depth + step.tokens,
+                    };
+                    let (spec, _) = chosen(lowest, higher, extent, card.multiprocessors)?;
+                    all.push(attention(spec, step, rows.clone(), read.window));
+                }
             }
             continue;
         }
@@ -88,10 +99,16 @@ pub fn of(
     Ok(all)
 }
 
-/// The specialisation of a launch that a device runs (`vosti_cuda::device`), and its programs.
-fn chosen(launch: &Launch, extent: Extent, multiprocessors: u32) -> Result<(&Spec, [usize; 3]), KernelError> {
-    let mut least = (f64::INFINITY, &launch.spec, [0; 3]);
-    for spec in std::iter::once(&launch.spec).chain(&launch.higher) {
+/// The height that a device runs (`vosti_cuda::device`) of several, and its programs.
+fn chosen<'s>(
+    lowest: &'s Spec,
+    higher: &'s [Spec],
+    extent: impl Fn(&Spec) -> Extent,
+    multiprocessors: u32,
+) -> Result<(&'s Spec, [usize; 3]), KernelError> {
+    let mut least = (f64::INFINITY, lowest, [0; 3]);
+    for spec in std::iter::once(lowest).chain(higher) {
+        let extent = extent(spec);
         let programs = Grid::written(vosti_kernels::contract(&spec.kernel)?, &spec.constants)?.at(extent)?;
         let cost = vosti_kernels::cost(spec, programs, extent.rows, multiprocessors);
         if cost < least.0 {
@@ -109,7 +126,7 @@ fn rowwise(
     multiprocessors: u32,
 ) -> Result<Work, KernelError> {
     let rows = requests.iter().map(|(many, _)| many).sum();
-    let (spec, grid) = chosen(launch, Extent { rows, tiles: 0, length: 0 }, multiprocessors)?;
+    let (spec, grid) = chosen(&launch.spec, &launch.higher, |_| Extent { rows, tiles: 0, length: 0 }, multiprocessors)?;
     let blocks = grid.iter().product::<usize>() as f64;
     let matrices: f64 = launch.weights.values().filter_map(|name| matrix(plan, name)).sum();
     let moved: f64 = buffers.iter().map(|buffer| row_bytes(&plan.program, *buffer)).sum::<f64>() * rows as f64;

@@ -247,6 +247,7 @@ impl Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vosti_contract::Const;
     use vosti_cubin::Arch;
     use vosti_kernels::parse_stem;
 
@@ -372,5 +373,12 @@ mod tests {
         // A few rows behind many keys are split.
         let few = of(Step { sequences: 1, tokens: 16, depth: 16_384 });
         assert_eq!(few.iter().filter(|work| work.spec.kernel == "attend_combine").count(), 32);
+        // Many rows have tiles of 128 lanes, half as many for each KV head; few rows and decode have those of 64.
+        let tiles = |all: &[Work]| {
+            let work = all.iter().find(|work| work.spec.kernel == "attend").unwrap();
+            (work.spec.constants["HEIGHT"], work.blocks)
+        };
+        assert_eq!([tiles(&prefill), tiles(&all)], [(Const::Int(32), 128), (Const::Int(16), 160)]);
+        assert_eq!(tiles(&few).0, Const::Int(16));
     }
 }
