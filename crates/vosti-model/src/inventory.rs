@@ -249,12 +249,12 @@ mod tests {
 
     /// A new constant of a kernel multiplies the number of its texts, so this number is limited.
     #[test]
-    fn a_target_has_at_most_a_hundred_and_eighty_texts() {
+    fn a_target_has_at_most_two_hundred_texts() {
         for target in vosti_kernels::targets() {
             let texts = inventory(target).unwrap();
             let [bf16, fp32] = [Dtype::Bf16, Dtype::F32].map(|act| texts.iter().filter(|text| text.act == act).count());
             println!("{target}: {bf16} in BF16, {fp32} in FP32");
-            assert!((40..=180).contains(&bf16), "{target}: {bf16}");
+            assert!((40..=200).contains(&bf16), "{target}: {bf16}");
         }
     }
 }
