@@ -73,7 +73,7 @@ impl Random {
             2 => 0.0,
             3 => -0.0,
             // Denormal, or so small that products are.
-            4 if bits % 2 == 0 => x * 2e-39,
+            4 if bits.is_multiple_of(2) => x * 2e-39,
             4 => x * 1e-30,
             5 => x * 64.0,
             _ => x,

@@ -99,7 +99,7 @@ fn history(d: &Dims, length: usize, random: &mut Random) -> History {
     let parts = random.draw();
     let mut numbers = |n: usize, of: fn(&mut Random) -> f32| (0..n).map(|_| of(random)).collect::<Vec<_>>();
     let mut keys = numbers(length * d.kv * d.d, number);
-    if parts % 8 == 0 {
+    if parts.is_multiple_of(8) {
         let at = (parts >> 8) as usize % length * d.kv * d.d;
         keys[at..at + d.kv * d.d].iter_mut().for_each(|key| *key *= 1e37);
     }
