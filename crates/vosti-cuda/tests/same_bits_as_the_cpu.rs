@@ -191,9 +191,9 @@ fn row_tiles_of_every_height_give_the_same_bits() {
     assert!(kernels.len() >= 2, "{kernels:?}");
 }
 
-/// A GPU target's attention has query tiles of two heights, over a window and where a launch folds its splits: a prompt, the second of
-/// two splits, in steps of few rows runs the low ones, in steps of many the high ones, and in its last step of few rows the low ones
-/// again. All give the bits of the CPU device, which runs the low ones.
+/// A GPU target's attention has query tiles of two heights, over a window and where a launch folds its splits. A prompt, of SmolLM2 one that
+/// reaches a second split, runs the high ones in its steps of many rows and the low ones in its last step, of few. It has the bits of
+/// the CPU device, which runs the low ones.
 #[test]
 fn query_tiles_of_both_heights_give_the_cpu_devices_bits() {
     for (config, rows) in [("tests/tiny/gemma3/config.json", 240), ("configs/smollm2-135m.json", 256)] {
@@ -201,20 +201,15 @@ fn query_tiles_of_both_heights_give_the_cpu_devices_bits() {
         let plan = plan_with(config, layers, TARGET, 2 * rows as u32 + 16);
         let request = [(2 * rows + 8, 2)];
         let (wanted, ()) = serve(cpu(&plan), &plan, &request, |_| ());
-        let in_steps_of = |rows: usize| {
-            let policy = Policy { rows_step_max: rows, rows_sequence_max: rows, ..Policy::default() };
-            let device = cuda(&plan, StandIn::fast(), true);
-            let (seen, log) = serve_by(policy, device, &plan, &request, |d| d.driver().log());
-            assert!(seen == wanted, "{config}, {rows} rows: other bits than the CPU's");
-            // Threads tell the heights apart.
-            let high = |line: &&String| line.contains("threads 256");
-            log.iter().filter(|line| line.starts_with("launch attend ")).map(|line| high(&line)).collect::<Vec<_>>()
-        };
-        let (few, many) = (in_steps_of(16), in_steps_of(rows));
-        assert!(!few.contains(&true), "{config}");
-        let layers = plan.program.layers.len();
-        assert!(many[..2 * layers].iter().all(|high| *high), "{config}: {many:?}");
-        assert!(!many[2 * layers..].contains(&true), "{config}: {many:?}");
+        let policy = Policy { rows_step_max: rows, rows_sequence_max: rows, ..Policy::default() };
+        let device = cuda(&plan, StandIn::fast(), true);
+        let (seen, log) = serve_by(policy, device, &plan, &request, |d| d.driver().log());
+        assert!(seen == wanted, "{config}: other bits than the CPU's");
+        // Threads tell the heights apart.
+        let launches = log.iter().filter(|line| line.starts_with("launch attend "));
+        let high: Vec<bool> = launches.map(|line| line.contains("threads 256")).collect();
+        let many = 2 * plan.program.layers.len();
+        assert!(high[..many].iter().all(|high| *high) && !high[many..].contains(&true), "{config}: {high:?}");
     }
 }
 
