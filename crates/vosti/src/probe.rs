@@ -33,9 +33,7 @@ const PROGRAMS_MAX: usize = 40;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message names its fields")]
 pub enum ProbeError {
-    #[error(
-        "vosti probe tests GPUs: give --device cuda; `cargo test -p vosti-verify --test probes` tests CPUs"
-    )]
+    #[error("vosti probe tests GPUs: give --device cuda; `cargo test -p vosti-verify --test probes` tests CPUs")]
     NoGpu,
     #[error(transparent)]
     Deploy(#[from] DeployError),
