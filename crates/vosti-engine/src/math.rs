@@ -1,9 +1,6 @@
 //! The exponential that sampling uses: plain f32 multiplications and additions in a fixed order, so it gives the same bits on
 //! every platform, with every vector width. `f32::exp` is never used: its bits depend on the platform.
 
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
-use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
-
 /// Below this, `exp_negative` is 0: the weight is less than 2^-57 of the largest and cannot move a draw of 53 bits.
 pub const CUTOFF: f32 = -40.0;
 
@@ -137,28 +134,18 @@ widest! {
 /// Logits per sum of [`weigh`].
 pub const BLOCK: usize = 1024;
 
-/// Logits that one thread weighs at a time. A shorter row is not worth a second thread.
-const SHARE: usize = 32 * BLOCK;
-
-/// The weight of each logit, e^((logit - largest) * inverse), or 0 if that is less than `least`; and the sum of each [`BLOCK`] of
-/// them. Long rows are weighed by several threads: no number depends on how many there are.
-pub fn weigh(logits: &[f32], largest: f32, inverse: f32, least: f32, weights: &mut Vec<f32>, sums: &mut Vec<f64>) {
-    weights.resize(logits.len(), 0.0);
-    sums.resize(logits.len().div_ceil(BLOCK), 0.0);
-    let shares = (weights.par_chunks_mut(SHARE), sums.par_chunks_mut(SHARE / BLOCK), logits.par_chunks(SHARE));
-    shares
-        .into_par_iter()
-        .for_each(|(weights, sums, logits)| weigh_share(logits, largest, inverse, least, weights, sums));
-}
-
 widest! {
-    fn weigh_share(logits: &[f32], largest: f32, inverse: f32, least: f32, weights: &mut [f32], sums: &mut [f64]) {
-        for ((weights, sum), logits) in weights.chunks_mut(BLOCK).zip(sums).zip(logits.chunks(BLOCK)) {
+    /// The weight of each logit, e^((logit - largest) * inverse), or 0 if that is less than `least`; and the sum of each
+    /// [`BLOCK`] of them.
+    pub fn weigh(logits: &[f32], largest: f32, inverse: f32, least: f32, weights: &mut Vec<f32>, sums: &mut Vec<f64>) {
+        weights.resize(logits.len(), 0.0);
+        sums.clear();
+        for (weights, logits) in weights.chunks_mut(BLOCK).zip(logits.chunks(BLOCK)) {
             for (weight, logit) in weights.iter_mut().zip(logits) {
                 let e = exp_negative((*logit - largest) * inverse);
                 *weight = if e >= least { e } else { 0.0 };
             }
-            *sum = sum_of(weights, |x| x);
+            sums.push(sum_of(weights, |x| x));
         }
     }
 }
@@ -292,7 +279,7 @@ mod tests {
 
     #[test]
     fn weights_are_those_of_a_plain_loop_and_sums_those_of_their_blocks() {
-        for len in [0, 1, 15, 1023, 1024, 1025, 5000, SHARE, SHARE + 1, 5 * SHARE - 700] {
+        for len in [0, 1, 15, 1023, 1024, 1025, 5000] {
             let logits: Vec<f32> = (0..len).map(|i| ((i * 37 % 1009) as f32) * 0.02 - 9.0).collect();
             let (mut weights, mut sums) = (vec![7.0; 3], vec![1.0]);
             weigh(&logits, 11.2, 0.7, 0.01, &mut weights, &mut sums);
