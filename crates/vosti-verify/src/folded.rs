@@ -13,7 +13,7 @@
 //! it is used nowhere else. `docs/kernel-verification.md` has the argument in full.
 
 use crate::equal::At;
-use crate::problem::{Axis, Dim, Problem};
+use crate::problem::Problem;
 use crate::prover::{Prover, Side, Site};
 use crate::run::Def;
 use crate::term::Term;
@@ -23,16 +23,7 @@ use vosti_tile::{Op, OpKind, Value};
 
 /// Whether a text, its extents or its grid depend on how many rows a tile is given, which is another number in each launch.
 pub(crate) fn reads_height(problem: &Problem) -> bool {
-    let Some(at) = problem.numbers.iter().position(|number| number.name == HEIGHT) else { return false };
-    let (value, mut reads) = (problem.kernel.scalars[at].value, false);
-    problem.kernel.walk(&mut |op| {
-        reads |= op.kind.operands().contains(&value);
-        reads |= op.kind.regions().iter().any(|region| region.yields.contains(&value));
-    });
-    let extents = problem.buffers.iter().flat_map(|buffer| &buffer.dims);
-    let extent = |dim: &Dim| matches!(dim, Dim::Of(of) if of.number == at);
-    let axis = |axis: &Axis| matches!(axis, Axis::Of { of, .. } if of.number == at);
-    reads || extents.into_iter().any(extent) || problem.grid.iter().any(axis)
+    problem.numbers.iter().position(|number| number.name == HEIGHT).is_some_and(|at| problem.reads(at))
 }
 
 impl<'k> Prover<'k, '_> {

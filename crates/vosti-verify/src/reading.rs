@@ -162,17 +162,20 @@ pub(crate) fn meet(statement: &Statement, free: &[Free], drawn: &mut BTreeMap<St
         let (left, right) = text.split_once("<=").ok_or(format!("the condition {text}"))?;
         conditions.push((left.trim().to_string(), right.trim().to_string()));
     }
-    for (left, right) in &conditions {
-        let (a, b) = (value(drawn, left)?, value(drawn, right)?);
-        let (x, y) = right.split_once('*').map_or((right.as_str(), "1"), |(x, y)| (x.trim(), y.trim()));
-        let (raised, times) = if range(x).is_some() { (x, y) } else { (y, x) };
-        let times = value(drawn, times)?.max(1);
-        match (range(left), range(raised)) {
-            (_, Some((_, most))) if a > b => {
-                _ = drawn.insert(raised.into(), (a / times + i64::from(a % times > 0)).min(most))
+    // What one condition raises may be on the left of another one.
+    for _ in 0..=conditions.len() {
+        for (left, right) in &conditions {
+            let (a, b) = (value(drawn, left)?, value(drawn, right)?);
+            let (x, y) = right.split_once('*').map_or((right.as_str(), "1"), |(x, y)| (x.trim(), y.trim()));
+            let (raised, times) = if range(x).is_some() { (x, y) } else { (y, x) };
+            let times = value(drawn, times)?.max(1);
+            match (range(left), range(raised)) {
+                (_, Some((_, most))) if a > b => {
+                    _ = drawn.insert(raised.into(), (a / times + i64::from(a % times > 0)).min(most))
+                }
+                (Some((least, _)), None) if a > b => _ = drawn.insert(left.clone(), b.max(least)),
+                _ => {}
             }
-            (Some((least, _)), None) if a > b => _ = drawn.insert(left.clone(), b.max(least)),
-            _ => {}
         }
     }
     for (left, right) in conditions {
