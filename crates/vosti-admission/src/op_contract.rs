@@ -6,7 +6,7 @@
 //! and `launch_pair.rs` checks that the two together are the op.
 
 use std::collections::BTreeMap;
-use vosti_contract::{Const, Grid, Programs, Role, Shape};
+use vosti_contract::{Const, Grid, HEIGHT, Programs, Role, Shape};
 use vosti_core::{GroupDecl, Op, PAGE, PartDecl, Program, RowSet, Uses};
 use vosti_kernels::{Scratch, Spec};
 use vosti_model::Weight;
@@ -153,7 +153,7 @@ pub fn grid(problem: &Problem) -> Result<Grid, String> {
 /// text reads HEIGHT, or the two would not be proved.
 pub fn same_numbers(first: &Spec, other: &Spec) -> Result<(), String> {
     let contract = vosti_kernels::contract(&first.kernel).map_err(|error| error.to_string())?;
-    for number in contract.numbers.iter().filter(|number| number.name != "HEIGHT") {
+    for number in contract.numbers.iter().filter(|number| number.name != HEIGHT) {
         let [own, wanted] = [other, first].map(|spec| spec.constants.get(&number.name));
         if own != wanted {
             let words = |value: Option<&Const>| value.map_or("none".into(), Const::to_string);
