@@ -74,7 +74,7 @@ fn row_counts(stem: &str) -> &'static [usize] {
         && (at_most("K", 100) || at_most("N", 3072));
     match quick {
         // Whoever looks through a row of logits does so for each row.
-        true if !(spec.kernel == "argmax" || spec.kernel.starts_with("topk"))
+        true if !["argmax", "topk", "draw"].iter().any(|name| spec.kernel.starts_with(name))
             || at_most("V", 256) && at_most("PART", 256) && at_most("BN", 64) =>
         {
             &[1, 3, 67]

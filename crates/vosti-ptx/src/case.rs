@@ -2,9 +2,9 @@
 //!
 //! Tile IR and a GPU add the lanes of a tile along an axis in different orders, and no certificate compares them. So
 //! numbers whose sum a kernel takes in this way are such that every order gives the same bits: multiples of 1/8 for
-//! norms, and for attention the keys that [`crate::keys`] describes, and for layers with a state those of
-//! [`crate::states`]. All other numbers are arbitrary. None is denormal, and what the kernels make
-//! of them is not either. Read next: [`crate::compare`].
+//! norms, for attention the keys that [`crate::keys`] describes, for layers with a state those of
+//! [`crate::states`], and for draws logits whose weights are powers of two. All other numbers are arbitrary. None is
+//! denormal, and what the kernels make of them is not either. Read next: [`crate::compare`].
 
 use crate::keys::Keys;
 use crate::states::States;
@@ -240,6 +240,9 @@ impl Maker<'_> {
     fn numbers(&mut self, param: &Param, elem: Scalar, many: usize) -> Buffer {
         let chooses = ["argmax", "topk_part", "topk_combine"].contains(&self.spec.kernel.as_str());
         match (param.role, elem) {
+            (Role::In(_), _) if self.spec.kernel.starts_with("draw_") => {
+                Buffer::F32((0..many).map(|_| of_draw(&param.name, &mut self.random)).collect())
+            }
             // Experts, and indices that are none.
             (_, Scalar::I32) => {
                 let experts = int(self.spec, "E").unwrap_or(1) as usize + 2;
@@ -318,6 +321,25 @@ impl Maker<'_> {
         let mut slots = self.random.order(PAGES * size(self.spec, "PAGE"));
         slots.truncate(self.step.rows);
         Buffer::I32(slots)
+    }
+}
+
+/// A number of a draw. Logits times their scale differ by whole numbers, so that weights are powers of two from 1 to 2^-12, or
+/// zero. The sums of 2,048 of them, and of 256 parts with up to 16, have one value in every order.
+fn of_draw(name: &str, random: &mut Random) -> f32 {
+    match name {
+        "scale" => [0.5, 1.0, 2.0, f32::MAX][random.below(4)],
+        "within" | "pick" => match random.below(4) {
+            0 => [0.0, 1.0 - f32::EPSILON / 2.0][random.below(2)],
+            _ => random.below(1 << 24) as f32 / 16_777_216.0,
+        },
+        "sums" => 1.0 + random.below(16) as f32,
+        "tokens" => random.below(1 << 20) as f32,
+        _ => match random.below(3000) {
+            0 => f32::INFINITY,
+            1..300 => [f32::NAN, f32::NEG_INFINITY, -f32::MAX][random.below(3)],
+            _ => 2.0 * random.below(4) as f32,
+        },
     }
 }
 

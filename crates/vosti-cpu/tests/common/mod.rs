@@ -94,13 +94,15 @@ fn random(rng: &mut Rng, elem: Scalar, len: usize) -> Buffer {
 const COLUMN_TILES: usize = 3;
 
 /// Kernels whose buffers have the extents of their contracts, besides those of layers with a state.
-const DECLARED: [&str; 18] = [
+const DECLARED: [&str; 20] = [
     "add_bias",
     "combine_bias",
     "combine_scaled",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
+    "draw_combine",
+    "draw_part",
     "gate_heads",
     "gate_rows",
     "mamba_inputs",
@@ -191,6 +193,7 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
         };
         contract.shapes[param].iter().map(|text| eval(text, &lookup).unwrap() as usize).product()
     };
+    let draws = spec.kernel.starts_with("draw_");
     let buffers = contract.params.iter().map(|param| {
         let elem = Scalar::from(param.elem(spec.act));
         match param.role {
@@ -198,6 +201,25 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::In(_) | Role::Out(_) if elem == Scalar::I32 => {
                 let most = int("E") + 2;
                 Buffer::I32((0..rows * width).map(|_| rng.below(most) as i32 - 1).collect())
+            }
+            // A draw's scale is positive, and its numbers are in [0, 1).
+            Role::In(_) if draws && param.name == "scale" => {
+                Buffer::F32((0..rows).map(|_| [1.442_695, 0.5, 30.0, 1e-6, f32::MAX][rng.below(5)]).collect())
+            }
+            Role::In(_) if draws && ["within", "pick"].contains(&param.name.as_str()) => {
+                let number = |rng: &mut Rng| match rng.below(6) {
+                    0 => 0.0,
+                    1 => 1.0 - f32::EPSILON / 2.0,
+                    _ => rng.below(1 << 24) as f32 / 16_777_216.0,
+                };
+                Buffer::F32((0..rows).map(|_| number(&mut rng)).collect())
+            }
+            // Logits that are ordinary, equal or no numbers.
+            Role::In(0) if draws => {
+                let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 0.5, f32::INFINITY];
+                let kinds = &kinds[..1 + rng.below(kinds.len())];
+                let number = |rng: &mut Rng| if rng.below(3) == 0 { rng.float() } else { kinds[rng.below(kinds.len())] };
+                Buffer::F32((0..declared(&param.name)).map(|_| number(&mut rng)).collect())
             }
             Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Entry(_) | Role::State(_)
                 if contract.shape.recurs() || DECLARED.contains(&spec.kernel.as_str()) =>

@@ -112,13 +112,15 @@ fn in_block(name: &str) -> usize {
 }
 
 /// Kernels whose buffers have the extents of their contracts.
-const BY_CONTRACT: [&str; 18] = [
+const BY_CONTRACT: [&str; 20] = [
     "add_bias",
     "combine_bias",
     "combine_scaled",
     "conv_silu",
     "conv_silu_bias",
     "delta_inputs",
+    "draw_combine",
+    "draw_part",
     "gate_heads",
     "gate_rows",
     "mamba_inputs",
