@@ -67,7 +67,8 @@ impl Pair {
         second.extend([scale, of(|draw| draw.pick), count, own(1)]);
         run(&self.kernels[1], &mut second, [programs, 1, 1], &options).map_err(|error| error.to_string())?;
         let number = |buffer: usize, i: usize| f32::from_bits(second[buffer].bits(i) as u32);
-        let unwritten = |buffer: usize, width: usize| (rows * width..(rows + 1) * width).all(|i| number(buffer, i) == -1.0);
+        let unwritten =
+            |buffer: usize, width: usize| (rows * width..(rows + 1) * width).all(|i| number(buffer, i) == -1.0);
         if !(unwritten(0, parts) && unwritten(1, parts) && unwritten(2, parts) && unwritten(6, 1)) {
             return Err("a row that is not there was written".into());
         }
@@ -222,8 +223,7 @@ fn tokens_of_all_pairs_of_numbers_are_as_frequent_as_the_softmax_says() {
     let x: Vec<f32> = (0..v).map(|_| 2.0 * random.float()).collect();
     let scale = (std::f64::consts::LOG2_E / temperature) as f32;
     let at = |i: usize| (i as f32 + 0.5) / side as f32;
-    let draws: Vec<Draw> =
-        (0..side * side).map(|i| Draw { scale, pick: at(i / side), within: at(i % side) }).collect();
+    let draws: Vec<Draw> = (0..side * side).map(|i| Draw { scale, pick: at(i / side), within: at(i % side) }).collect();
     let tokens = Pair::small(v, &|_, text| text).run(&x.repeat(draws.len()), &draws).unwrap();
     let whole: f64 = x.iter().map(|v| (f64::from(*v) / temperature).exp()).sum();
     for (token, logit) in x.iter().enumerate() {

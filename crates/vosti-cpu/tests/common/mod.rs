@@ -218,7 +218,8 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
             Role::In(0) if draws => {
                 let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, -1e-40, -0.0, 0.0, 0.5, f32::INFINITY];
                 let kinds = &kinds[..1 + rng.below(kinds.len())];
-                let number = |rng: &mut Rng| if rng.below(3) == 0 { rng.float() } else { kinds[rng.below(kinds.len())] };
+                let number =
+                    |rng: &mut Rng| if rng.below(3) == 0 { rng.float() } else { kinds[rng.below(kinds.len())] };
                 Buffer::F32((0..declared(&param.name)).map(|_| number(&mut rng)).collect())
             }
             Role::In(_) | Role::Out(_) | Role::Weight(_) | Role::Entry(_) | Role::State(_)
