@@ -15,6 +15,7 @@ import sys
 
 import numpy as np
 
+from draws import draw_combine, draw_part
 from gates import (F32, delta_inputs, gate_heads, gate_rows, mamba_inputs, norm_gated, normed, per_layer_gate, relu_squared,
                    rmsnorm_groups, silu, skip_gated, spread)
 
@@ -551,7 +552,7 @@ def topk_combine(l):
     return {"values": (values, 0), "columns": (columns, 0)}
 
 
-KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
+KERNELS = [argmax, topk_part, topk_combine, draw_part, draw_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
            expert_int_glu, expert_int_down, combine, combine_bias, combine_scaled, add_bias, embed, gather, round_stream, norm_qk, rmsnorm,
            rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
@@ -561,7 +562,8 @@ KERNELS = [argmax, topk_part, topk_combine, linear, linear_bias, linear_add, lin
 
 def found(l, name, like):
     written = l["written." + name]
-    if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares", "q", "k", "v", "g", "beta", "x", "dt"):
+    if name in ("out", "stream", "values", "columns", "hi", "scale", "ids", "shares", "q", "k", "v", "g", "beta", "x", "dt", "largest",
+                "sums", "tokens"):
         return written.reshape(-1, like.shape[1])[l.rows]
     page = l.int("PAGE")
     cache = written.reshape(-1, l.int("KV_HEADS"), page, like.shape[-1])
