@@ -1,6 +1,7 @@
-"""The second launch of a draw: the token of the part that is drawn, as an FP32 number; 0 if all logits of a row are NaN.
+"""The second launch of a draw: the token of the part that is drawn, as an FP32 number.
 
 A part weighs the sum of its weights times `2 ** ((largest of the part - largest of the row) * scale)`. `pick` is in [0, 1).
+If no part has a weight, because all logits of a row are NaN, the token is that of the first part: 0.
 """
 import triton
 import triton.language as tl
@@ -44,9 +45,8 @@ def draw_combine(largest, sums, tokens, scale, pick, rows, out, PARTS, BM: tl.co
     number = tl.load(pick_tile, boundary_check=(0,), padding_option="zero")
 
     _, weight = weigh(tops, factor)
-    total, at = draw_column(weight * sum_of, number, WIDTH, BM)
+    _, at = draw_column(weight * sum_of, number, WIDTH, BM)
     part = tl.arange(0, WIDTH).to(tl.float32)[None, :]
     token = tl.sum(tl.where(part == at[:, None], token_of, 0.0), 1)
-    token = tl.where(total > 0.0, token, 0.0)
     out_tile = tl.make_block_ptr(out, (m,), (1,), (row,), (BM,), (0,))
     tl.store(out_tile, token, boundary_check=(0,))

@@ -2,7 +2,7 @@
 token that is drawn if the draw is of this part, as an FP32 number.
 
 A logit v weighs `2 ** ((v - largest) * scale)`; `scale` is `log2(e) / temperature`, finite and positive, and `within` is in
-[0, 1). NaN weighs nothing: a part of NaN has the largest -inf, the sum 0 and no token of its own. PARTS parts hold all V logits.
+[0, 1). NaN weighs nothing: a part of NaN has the largest -inf, the sum 0 and its first token. PARTS parts hold all V logits.
 """
 import triton
 import triton.language as tl

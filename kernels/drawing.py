@@ -23,10 +23,13 @@ def weigh(v, scale):
 @triton.jit
 def draw_column(weight, number, COLUMNS: tl.constexpr, BM: tl.constexpr):
     """The sum of each row's weights, and the first column at which their running sum exceeds `number` times that, as an FP32
-    number. A number is at most 1 - 2**-24, so its product with a sum of 1 or more is below the sum, and the column has a weight."""
+    number. The column has a weight: a number below 1 times a sum of 1 or more is below the sum, and where a compiler adds the loop's
+    sums in another order than the first one, so that rounding could pass all of them, the last column with a weight is taken. It
+    is 0 if no column has one."""
     column = tl.arange(0, COLUMNS).to(tl.float32)[None, :]
     total = tl.sum(weight, 1)
     target = number * total
+    last = tl.max(tl.where(weight > 0.0, column, 0.0), 1)
     # The columns before `at` weigh at most `target`, and those before `at + 2 * half` more.
     at = tl.zeros((BM,), tl.float32)
     half = COLUMNS / 2
@@ -35,4 +38,4 @@ def draw_column(weight, number, COLUMNS: tl.constexpr, BM: tl.constexpr):
         before = tl.sum(tl.where(column < middle[:, None], weight, 0.0), 1)
         at = tl.where(before <= target, middle, at)
         half *= 0.5
-    return total, at
+    return total, tl.minimum(at, last)

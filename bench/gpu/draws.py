@@ -15,7 +15,8 @@ def weights(v, scale):
 
 
 def drawn(weight, off, number, columns):
-    """The sum of a row's weights, how far off it may be, and the columns at which halving may end; all, if the sum is infinite."""
+    """The sum of a row's weights, how far off it may be, and the columns at which halving may end; all, if the sum is infinite. No
+    column is behind the last with a weight."""
     total, off = weight.sum(), off.sum() + len(weight) * F32 * np.abs(weight).sum()
     if not np.isfinite(total):
         return total, 0, range(columns)
@@ -26,7 +27,8 @@ def drawn(weight, off, number, columns):
         further = {at + half for at in ends if weight[:at + half].sum() <= target + slack}
         ends = further | {at for at in ends if weight[:at + half].sum() > target - slack}
         half //= 2
-    return total, off, ends
+    last = np.flatnonzero(weight > 0).max(initial=0)
+    return total, off, {min(at, last) for at in ends}
 
 
 def nearest(given, right):
@@ -53,9 +55,7 @@ def draw_combine(l):
         _, weight, off = weights(tops[row], scale)
         with np.errstate(invalid="ignore"):
             weight, off = weight * sums[row], off * np.abs(sums[row]) + F32 * np.abs(weight * sums[row])
-        total, off, ends = drawn(weight, off, number, width)
-        # No part has a weight: the first token. Lanes behind the last part have the token 0.
-        right = [0.0] if not total > off else []
-        right += [] if total <= -off else [tokens[row, end] if end < parts else 0.0 for end in ends]
-        out[row, 0] = nearest(given[row, 0], right)
+        _, _, ends = drawn(weight, off, number, width)
+        # Lanes behind the last part have the token 0.
+        out[row, 0] = nearest(given[row, 0], [tokens[row, end] if end < parts else 0.0 for end in ends])
     return {"out": (out, 0)}

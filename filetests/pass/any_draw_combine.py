@@ -1,6 +1,7 @@
-"""The second launch of a draw: the token of the part that is drawn, as a number; 0 if all logits of a row are NaN.
+"""The second launch of a draw: the token of the part that is drawn, as a number.
 
-A part weighs the sum of its weights times what its largest logit weighs relative to the row's.
+A part weighs the sum of its weights times what its largest logit weighs relative to the row's. If all logits of a row are NaN,
+the token is that of the first part: 0.
 """
 import triton
 import triton.language as tl
@@ -53,6 +54,7 @@ def kernel(largest, sums, tokens, scale, pick, rows, out, PARTS, BM: tl.constexp
     total = tl.sum(weight, 1)
     target = number * total
     part = tl.arange(0, WIDTH).to(tl.float32)[None, :]
+    last = tl.max(tl.where(weight > 0.0, part, 0.0), 1)
     at = tl.zeros((BM,), tl.float32)
     half = WIDTH / 2
     for _ in range(0, STEPS):
@@ -60,7 +62,7 @@ def kernel(largest, sums, tokens, scale, pick, rows, out, PARTS, BM: tl.constexp
         before = tl.sum(tl.where(part < middle[:, None], weight, 0.0), 1)
         at = tl.where(before <= target, middle, at)
         half *= 0.5
+    at = tl.minimum(at, last)
     token = tl.sum(tl.where(part == at[:, None], token_of, 0.0), 1)
-    token = tl.where(total > 0.0, token, 0.0)
     out_tile = tl.make_block_ptr(out, (m,), (1,), (row,), (BM,), (0,))
     tl.store(out_tile, token, boundary_check=(0,))

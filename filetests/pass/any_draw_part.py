@@ -53,6 +53,7 @@ def kernel(x, scale, within, rows, largest, sums, tokens, V, PARTS, PART: tl.con
     total = tl.sum(weight, 1)
     target = number * total
     column = tl.arange(0, PART).to(tl.float32)[None, :]
+    last = tl.max(tl.where(weight > 0.0, column, 0.0), 1)
     at = tl.zeros((BM,), tl.float32)
     half = PART / 2
     for _ in range(0, STEPS):
@@ -60,6 +61,7 @@ def kernel(x, scale, within, rows, largest, sums, tokens, V, PARTS, PART: tl.con
         before = tl.sum(tl.where(column < middle[:, None], weight, 0.0), 1)
         at = tl.where(before <= target, middle, at)
         half *= 0.5
+    at = tl.minimum(at, last)
     token = (part * PART).to(tl.float32) + at
 
     largest_tile = tl.make_block_ptr(largest, (m, PARTS), (PARTS, 1), (row, part), (BM, 1), (1, 0))

@@ -250,7 +250,8 @@ fn a_draw_of_something_else_is_seen() {
         ("one column further", 0, "arith.cmpf olt", "arith.cmpf ole"),
         ("one part further", 1, "arith.cmpf olt", "arith.cmpf ole"),
         ("steps that shrink by less", 0, "5.000000e-01", "7.500000e-01"),
-        ("a token of a row without any", 1, "arith.cmpf ogt", "arith.cmpf oge"),
+        ("a token of a part without any", 0, "arith.cmpf ogt", "arith.cmpf oge"),
+        ("always the last part", 1, "arith.minnumf", "arith.maxnumf"),
     ];
     for (what, launch, from, to) in wrong {
         let edit = |at: usize, text: String| if at == launch { text.replace(from, to) } else { text };
