@@ -35,8 +35,8 @@ const MODELS: [&str; 13] = [
 ];
 
 /// Products whose loops go once around their buffers, with ragged edges, experts of which a row chooses many, a router with groups,
-/// attention over several pages ahead, and layers with a state.
-const LONG: [&str; 14] = [
+/// attention over several pages ahead, layers with a state, and a draw of several parts.
+const LONG: [&str; 16] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear-bf16-BK64-BM128-BN128-K328-N136-SWAP1",
     "expert_glu-bf16-ACT2-BK64-BM64-BN64-E3-K328-N72-SWAP1-TOPK2-WHOLE1",
@@ -50,6 +50,8 @@ const LONG: [&str; 14] = [
     "store_delta-bf16-ACROSS1-DK32-DV16-GROUP2-KEY_HEADS2-PAGE64",
     "store_mamba-bf16-DK32-DP16-DV16-GROUP2-KEY_HEADS2-PAGE64",
     "store_kv-bf16-BM16-EPS1e-6-HALF20-HP32-KV_HEADS2-K_FIRST4-NORM1-PACKED8-PAGE64-V_FIRST6-V_NORM1",
+    "draw_part-bf16-BM1-PART256-PARTS3-V700",
+    "draw_combine-bf16-BM1-PARTS200-WIDTH256",
     EDITED,
 ];
 

@@ -162,7 +162,7 @@ fn is_drawn(pair: &Pair, seeds: u64) -> Result<(), String> {
         let rows = 1 + seed as usize % 7;
         let x: Vec<f32> = (0..rows).flat_map(|row| strange(pair.v, seed + row as u64, &mut random)).collect();
         let draw = |random: &mut Random| Draw {
-            scale: [1.442_695, 0.5, 20.0, 1e-6, f32::MAX, 2.0][random.below(6)],
+            scale: [std::f32::consts::LOG2_E, 0.5, 20.0, 1e-6, f32::MAX, 2.0][random.below(6)],
             pick: number(random),
             within: number(random),
         };

@@ -203,9 +203,9 @@ pub fn case(stem: &str, rows: usize, seed: u64) -> Case {
                 Buffer::I32((0..rows * width).map(|_| rng.below(most) as i32 - 1).collect())
             }
             // A draw's scale is positive, and its numbers are in [0, 1).
-            Role::In(_) if draws && param.name == "scale" => {
-                Buffer::F32((0..rows).map(|_| [1.442_695, 0.5, 30.0, 1e-6, f32::MAX][rng.below(5)]).collect())
-            }
+            Role::In(_) if draws && param.name == "scale" => Buffer::F32(
+                (0..rows).map(|_| [std::f32::consts::LOG2_E, 0.5, 30.0, 1e-6, f32::MAX][rng.below(5)]).collect(),
+            ),
             Role::In(_) if draws && ["within", "pick"].contains(&param.name.as_str()) => {
                 let number = |rng: &mut Rng| match rng.below(6) {
                     0 => 0.0,
