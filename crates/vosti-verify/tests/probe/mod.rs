@@ -195,7 +195,7 @@ pub fn maps() -> Vec<Map> {
     // Constants are chosen, because a choice between two NaNs would hide the comparison's result.
     let (zeros, ones) =
         ("%zeros = arith.constant dense<0.0> : tensor<#f32>", "%ones = arith.constant dense<1.0> : tensor<#f32>");
-    for name in ["oeq", "ogt", "ole", "olt"] {
+    for name in ["oeq", "oge", "ogt", "ole", "olt"] {
         let compared = format!("%c = arith.cmpf {name}, %t0, %t1 : tensor<#f32>");
         let chosen = "%result = arith.select %c, %ones, %zeros : tensor<#i1>, tensor<#f32>";
         all.push(map(&["f32", "f32"], &[zeros, ones, &compared, chosen]));
