@@ -135,12 +135,14 @@ torch() {
     fi
 }
 
-# The same tokens greedily, from lists of the largest logits, and from whole rows on the host.
+# As many tokens greedily, from lists of the largest logits, drawn by the device, and from whole rows on the host.
 sampling() {
     local shape=(--prefill 0 --decode "${DECODE:-128}" --batch "${SAMPLED:-4,64}" --depth 0 --repeat "${REPEAT:-5}" --json)
     step greedy "$vosti" bench "${where[@]}" "${shape[@]}"
     step top_k "$vosti" bench "${where[@]}" "${shape[@]}" --temperature 1 --top-k 40
-    step whole_rows "$vosti" bench "${where[@]}" "${shape[@]}" --temperature 1
+    step drawn "$vosti" bench "${where[@]}" "${shape[@]}" --temperature 1
+    # No list has so many.
+    step whole_rows "$vosti" bench "${where[@]}" "${shape[@]}" --temperature 1 --top-k 65
 }
 
 agentic() {

@@ -215,7 +215,8 @@ def main():
         print(f"\ntorch is {torch['torch']}: {torch['by']}.")
     else:
         print("\ntorch: not run.")
-    sampling({"greedy": read(folder, "greedy"), "from the 40 largest": read(folder, "top_k"), "from whole rows": read(folder, "whole_rows")})
+    ways = {"greedy": "greedy", "from the 40 largest": "top_k", "drawn": "drawn", "from whole rows": "whole_rows"}
+    sampling({way: read(folder, name) for way, name in ways.items()})
     agents(read(folder, "agentic"))
     kernels("Vosti", bench)
     kernels("torch", torch)

@@ -3,6 +3,7 @@
 //! `Bundle::admit` of `vosti-admission` makes an [`Admitted`] for a plan that it does not refuse, and a device takes nothing else.
 //! Read next: [`vosti_contract::grid`].
 
+use crate::draws::Draws;
 use crate::error::KernelError;
 use crate::spec::{Binding, Spec};
 use std::collections::BTreeMap;
@@ -25,13 +26,15 @@ pub struct Proved {
 pub struct Admitted {
     /// By the `k` of an op.
     pub bindings: Vec<Binding>,
+    /// What draws tokens, if the device does.
+    pub draws: Option<Draws>,
     kernels: BTreeMap<Spec, Arc<Proved>>,
 }
 
 impl Admitted {
     /// These launches and kernels.
-    pub fn new(bindings: Vec<Binding>, kernels: BTreeMap<Spec, Arc<Proved>>) -> Admitted {
-        Admitted { bindings, kernels }
+    pub fn new(bindings: Vec<Binding>, draws: Option<Draws>, kernels: BTreeMap<Spec, Arc<Proved>>) -> Admitted {
+        Admitted { bindings, draws, kernels }
     }
 
     /// Launches of checked-in kernels, for tests: no certificate is looked at. Error: a kernel has no text or no contract.
@@ -43,7 +46,12 @@ impl Admitted {
             let grid = Grid::written(&contract, &spec.constants)?;
             kernels.insert(spec.clone(), Arc::new(Proved { text: text.into_owned(), contract, grid }));
         }
-        Ok(Admitted { bindings: bindings.to_vec(), kernels })
+        Ok(Admitted { bindings: bindings.to_vec(), draws: None, kernels })
+    }
+
+    /// The same with what draws tokens, for tests.
+    pub fn with_draws(self, draws: Option<Draws>) -> Admitted {
+        Admitted { draws, ..self }
     }
 
     /// The kernel of a specialisation. Error: it was not admitted.

@@ -9,6 +9,7 @@
 //! Read next: `kernels/linear.py`, then [`mod@spec`].
 
 pub mod admitted;
+pub mod draws;
 pub mod error;
 pub mod heights;
 pub mod inventory;
@@ -19,6 +20,7 @@ pub mod spec;
 pub mod specialise;
 
 pub use admitted::{Admitted, Proved};
+pub use draws::Draws;
 pub use error::KernelError;
 pub use heights::cost;
 pub use inventory::{

@@ -232,7 +232,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("crates/vosti-core", &[]),
     ("crates/vosti-child", &[]),
     ("crates/vosti-contract", &["vosti-core"]),
-    ("kernels", &["vosti-contract"]),
+    ("kernels", &["vosti-contract", "vosti-core"]),
     ("crates/vosti-tile", &["vosti-core"]),
     ("crates/vosti-verify", &["vosti-contract", "vosti-kernels", "vosti-tile"]),
     ("crates/vosti-wiring", &["vosti-contract", "vosti-core", "vosti-kernels", "vosti-tile"]),

@@ -116,10 +116,14 @@ impl Bundle {
     pub fn admit(&self, plan: &ModelPlan) -> Result<Admitted, BundleError> {
         let mut kernels = BTreeMap::new();
         let mut problems: HashMap<String, Problem> = HashMap::new();
-        for (index, op) in plan.program.ops.iter().enumerate() {
+        if plan.draws.as_ref().is_some_and(|draws| !draws.leave_alone(&plan.program)) {
+            return Err(BundleError::Draws);
+        }
+        let program = plan.whole();
+        for (index, op) in program.ops.iter().enumerate() {
             let binding = plan.bindings.get(op.uses().binding as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
-            let stages = launch_pair::stages(op_contract::shape(&plan.program, op), launches.len())
+            let stages = launch_pair::stages(op_contract::shape(&program, op), launches.len())
                 .ok_or(BundleError::Launches { op: op_contract::name(op), index, launches: launches.len() })?;
             let misfit = |kernel: &str, why: String| BundleError::Misfit {
                 origin: self.origin(),
@@ -136,7 +140,7 @@ impl Bundle {
                     let of = proved.at(&spec.constants).map_err(|why| misfit(&kernel, why))?;
                     problems.insert(kernel.clone(), of);
                 }
-                op_contract::check(&plan.program, op, &problems[&kernel], &bound)
+                op_contract::check(&program, op, &problems[&kernel], &bound)
                     .and_then(|()| self.proved(spec, &problems[&kernel]))
                     .map(|proved| kernels.insert(spec.clone(), Arc::new(proved)))
                     .and_then(|_| self.compiled(spec))
@@ -176,7 +180,7 @@ impl Bundle {
                     .map_err(misfit)?;
             }
         }
-        Ok(Admitted::new(plan.bindings.clone(), kernels))
+        Ok(Admitted::new(plan.bindings.clone(), plan.draws.clone(), kernels))
     }
 
     /// What a device needs of a proved kernel.

@@ -38,7 +38,7 @@ fn each_value_of_a_manifest_and_of_a_certificate_is_compared() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../vosti-model/configs/gemma-3-270m.json");
     let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let decoder = vosti_model::families::from_config("gemma-3-270m", &config).unwrap();
-    let plan = vosti_model::plan(&decoder, &Target::named("cpu").with_lists(), Some(1024)).unwrap();
+    let plan = vosti_model::plan(&decoder, &Target::named("cpu").with_choices(), Some(1024)).unwrap();
     let model = || Model { hash: "1".repeat(64), files: vec![] };
     let manifest = Bundle::built_in().unwrap().write(&folder, false, model(), "cpu", &plan).unwrap();
     let opens = || {

@@ -39,6 +39,7 @@ fn plan() -> ModelPlan {
         kernels: 2,
     };
     ModelPlan {
+        draws: None,
         program,
         routed: vec![],
         bindings: vec![binding("store_delta"), binding("read_state")],

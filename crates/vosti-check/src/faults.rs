@@ -31,6 +31,7 @@ pub enum Fault {
     ChunksOfTheStep,
     DraftStays,
     SelectedRowOff,
+    NumbersOfTheNeighbour,
     SamplerAdvanced,
     EndsWithPool,
     ConstantLogits,
@@ -39,7 +40,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault, in the order of the self-test.
-    pub const ALL: [Fault; 20] = [
+    pub const ALL: [Fault; 21] = [
         Fault::ReductionOrder,
         Fault::SplitByLength,
         Fault::BatchScale,
@@ -56,6 +57,7 @@ impl Fault {
         Fault::ChunksOfTheStep,
         Fault::DraftStays,
         Fault::SelectedRowOff,
+        Fault::NumbersOfTheNeighbour,
         Fault::SamplerAdvanced,
         Fault::EndsWithPool,
         Fault::ConstantLogits,
@@ -81,6 +83,7 @@ impl Fault {
             Fault::ChunksOfTheStep => "a recurrence's chunks begin where steps do",
             Fault::DraftStays => "the entry of a rejected draft stays",
             Fault::SelectedRowOff => "the logits of the wrong row are returned",
+            Fault::NumbersOfTheNeighbour => "a token is drawn by its neighbour's numbers",
             Fault::SamplerAdvanced => "random numbers depend on the order of requests",
             Fault::EndsWithPool => "an answer ends where the page pool does",
             Fault::ConstantLogits => "every logits vector is the same constant",

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, PoisonError};
-use vosti_core::{Device, DeviceError, Program, RequestId, StepPlan, Token};
+use vosti_core::{Device, DeviceError, Draw, Program, RequestId, StepPlan, Token};
 use vosti_engine::{FloatDevice, math};
 
 /// A fault.
@@ -82,11 +82,12 @@ pub struct FaultyDevice<D> {
     blank: Vec<f32>,
 }
 
-/// The host's copy of a selected row: its best token, and its logits and the largest of them if they were brought.
+/// The host's copy of a selected row: its best token, and its logits, the largest of them and a drawn token if they were brought.
 #[derive(Clone)]
 struct Copied {
     best: Token,
     top: Option<Vec<(Token, f32)>>,
+    drawn: Option<(Draw, Token)>,
     row: Option<Vec<f32>>,
 }
 
@@ -154,14 +155,16 @@ impl<D: FloatDevice> FaultyDevice<D> {
 }
 
 impl<D> FaultyDevice<D> {
-    /// Changes the logits of these rows, and their best tokens and lists to match. Of a row without logits it changes the list,
+    /// Changes the logits of these rows, and their tokens and lists to match. Of a row without logits it changes the list,
     /// if there is one.
     fn change(&mut self, rows: impl RangeBounds<usize>, with: impl Fn(&mut [f32])) {
-        for (_, Copied { best, top, row }) in self.rows.iter_mut().enumerate().filter(|(i, _)| rows.contains(i)) {
+        for (_, Copied { best, top, drawn, row }) in self.rows.iter_mut().enumerate().filter(|(i, _)| rows.contains(i))
+        {
             if let Some(row) = row {
                 with(row);
                 *best = math::first_largest(row);
                 *top = top.take().map(|top| math::top(row, top.len()));
+                *drawn = drawn.map(|(draw, _)| (draw, math::drawn_by(row, draw)));
             } else if let Some(top) = top {
                 let mut logits: Vec<f32> = top.iter().map(|(_, logit)| *logit).collect();
                 with(&mut logits);
@@ -191,10 +194,14 @@ impl<D: FloatDevice> Device for FaultyDevice<D> {
             return Ok(());
         }
         self.inner.run(program, plan)?;
-        let wanted = plan.sequences().iter().flat_map(|s| std::iter::repeat_n((s.top, s.whole), s.selected));
-        let copied = |(i, (top, whole)): (usize, (bool, bool))| Copied {
+        let rows = |s: &'_ vosti_core::SeqPlan| {
+            (0..s.selected).map(|i| (s.top, s.draws.get(i).copied(), s.whole)).collect::<Vec<_>>()
+        };
+        let wanted = plan.sequences().iter().flat_map(rows);
+        let copied = |(i, (top, draw, whole)): (usize, (bool, Option<Draw>, bool))| Copied {
             best: self.inner.best(i),
             top: top.then(|| self.inner.top(i).to_vec()),
+            drawn: draw.map(|draw| (draw, self.inner.drawn(i, draw))),
             row: whole.then(|| self.inner.logits(i).to_vec()),
         };
         self.rows = wanted.enumerate().map(copied).collect();
@@ -213,6 +220,10 @@ impl<D: FloatDevice> Device for FaultyDevice<D> {
 
     fn top(&self, selected: usize) -> &[(Token, f32)] {
         self.rows[selected].top.as_deref().unwrap_or_default()
+    }
+
+    fn drawn(&self, selected: usize, _: Draw) -> Token {
+        self.rows[selected].drawn.map_or(0, |(_, token)| token)
     }
 }
 

@@ -6,16 +6,17 @@
 //! [`device_laws!`](crate::device_laws) on small programs of its own; `tests/laws/` breaks a device for each law. A law
 //! never shows that a device is right: for that, contracts of kernels are proved.
 
+mod choices;
 mod session;
 mod stores;
 
+pub use choices::*;
 use session::{Row, Session, alone, dirty, refused, text};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use stores::*;
-use vosti_core::{Device, DeviceError, PAGE, Program, Reads, RequestId, Select, StepPlan, Token};
+use vosti_core::{Device, DeviceError, PAGE, Program, RequestId, Select, StepPlan, Token};
 use vosti_engine::FloatDevice;
-use vosti_engine::math::{first_largest, top};
 
 /// How a device breaks a law.
 #[derive(Debug, thiserror::Error)]
@@ -117,9 +118,10 @@ pub fn pages_are_what_there_is<D: FloatDevice>(subject: &Subject<D>) -> Verdict 
     if groups.map(|g| device.pages(g)).eq(pages) { Ok(()) } else { broken("pages changed") }
 }
 
-/// The limits of a device with this many groups: rows and selected rows of a step, logits of a list, each group's pages.
+/// The limits of a device with this many groups: rows and selected rows of a step, logits of a list, whether it draws, each group's
+/// pages.
 fn limits(device: &impl Device, groups: usize) -> Vec<usize> {
-    let fixed = [device.rows_max(), device.selected_max(), device.top_max()];
+    let fixed = [device.rows_max(), device.selected_max(), device.top_max(), usize::from(device.draws())];
     fixed.into_iter().chain((0..groups).map(|group| device.pages(group))).collect()
 }
 
@@ -340,127 +342,6 @@ pub fn logits_are_what_the_step_left<D: FloatDevice>(subject: &Subject<D>) -> Ve
     Ok(())
 }
 
-/// A request of a step, the rows that it gets alone, and whether the step shows them.
-struct Part {
-    id: RequestId,
-    alone: Vec<Row>,
-    shown: bool,
-}
-
-/// A step that shows rows of some of its requests: with drafts, with every row, beside requests that show none.
-fn partly_shown<'d, D: FloatDevice>(
-    subject: &Subject<D>,
-    reads: Reads,
-    device: &'d mut D,
-) -> Verdict<(Session<'d, D>, Vec<Part>)> {
-    let bench = &subject.attending;
-    let mut session = Session::reading(reads, subject, &bench.program, device)?;
-    let mut parts = Vec::new();
-    for (i, (len, select)) in
-        [(20, Select::Last), (14, Select::Shown), (9, Select::All), (31, Select::Last), (3, Select::Shown)]
-            .into_iter()
-            .enumerate()
-    {
-        let history = text(subject, len, 40 + i as u64);
-        parts.push((session.admit(&history, len - 2)?, history, select));
-    }
-    let rows: Vec<(RequestId, usize, &[Token], Select)> = parts
-        .iter()
-        .map(|(id, history, select)| (*id, history.len() - 2, &history[history.len() - 2..], *select))
-        .collect();
-    session.run(&rows)?;
-    let part = |(id, history, select): &(RequestId, Vec<Token>, Select)| {
-        Ok(Part { id: *id, alone: alone(subject, bench, history)?, shown: *select != Select::Last })
-    };
-    let parts = parts.iter().map(part).collect::<Verdict<_>>()?;
-    Ok((session, parts))
-}
-
-/// `run` on sequences that show whole rows: their rows are brought, whatever the other sequences of the step show.
-pub fn whole_rows_are_brought<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    let mut device = (subject.attending.device)()?;
-    let (session, parts) = partly_shown(subject, Reads::Best, &mut device)?;
-    let mut shown = parts.iter().filter(|part| part.shown);
-    shown.try_for_each(|part| session.compare(part.id, &part.alone, "beside rows that stay on the device"))
-}
-
-/// `best`: each selected row's first largest logit, whether or not the row was brought.
-pub fn the_best_token_is_the_rows_first_largest<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    let mut device = (subject.attending.device)()?;
-    let (session, parts) = partly_shown(subject, Reads::Best, &mut device)?;
-    for Part { id, alone, .. } in &parts {
-        let mut given = session.bests.range((*id, 0)..=(*id, usize::MAX)).peekable();
-        if given.peek().is_none() {
-            return broken("no best token to compare");
-        }
-        for ((_, position), best) in given {
-            let row: Vec<f32> = alone[*position].iter().map(|bits| f32::from_bits(*bits)).collect();
-            if *best != first_largest(&row) {
-                return broken(format!("position {position}: {best} is not the first largest logit"));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// `top_max`: lists have that many logits; if it is 0, a step with lists is refused. The number never changes.
-pub fn lists_are_as_long_as_is_said<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    let bench = &subject.attending;
-    let mut device = (bench.device)()?;
-    let most = device.top_max();
-    if most > 0 {
-        let (session, _) = partly_shown(subject, Reads::Top, &mut device)?;
-        let long = most.min(bench.program.vocab as usize);
-        if let Some(list) = session.lists.values().find(|list| list.len() != long) {
-            return broken(format!("a list of {}, which should have {long}", list.len()));
-        }
-    } else if partly_shown(subject, Reads::Top, &mut device).is_ok() {
-        return broken("a step with lists ran, on a device that makes none");
-    }
-    if device.top_max() == most { Ok(()) } else { broken("top_max changed") }
-}
-
-/// `run` on sequences that read lists: a list is brought for every selected row, whether or not the whole row is.
-pub fn lists_are_brought<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    each_list(subject, |_, list, _| if list.is_empty() { Err("nothing".into()) } else { Ok(()) })
-}
-
-/// `top`: the row's largest logits, largest first, equal ones by token, whether or not the whole row was brought.
-pub fn a_list_has_the_rows_largest_in_order<D: FloatDevice>(subject: &Subject<D>) -> Verdict {
-    each_list(subject, |most, list, row| {
-        let bits =
-            |list: &[(Token, f32)]| -> Vec<(Token, u32)> { list.iter().map(|(t, x)| (*t, x.to_bits())).collect() };
-        match bits(list) == bits(&top(row, most)) {
-            true => Ok(()),
-            false => Err("not the largest logits in order".into()),
-        }
-    })
-}
-
-/// Calls `look` with the list of each selected row of a step, and with the row that the request gets alone.
-fn each_list<D: FloatDevice>(
-    subject: &Subject<D>,
-    look: impl Fn(usize, &[(Token, f32)], &[f32]) -> Result<(), String>,
-) -> Verdict {
-    let mut device = (subject.attending.device)()?;
-    let most = device.top_max();
-    if most == 0 {
-        return Ok(()); // The device makes no lists.
-    }
-    let (session, parts) = partly_shown(subject, Reads::Top, &mut device)?;
-    for Part { id, alone, .. } in &parts {
-        let mut given = session.lists.range((*id, 0)..=(*id, usize::MAX)).peekable();
-        if given.peek().is_none() {
-            return broken("no list to look at");
-        }
-        for ((_, position), list) in given {
-            let row: Vec<f32> = alone[*position].iter().map(|bits| f32::from_bits(*bits)).collect();
-            look(most, list, &row).map_err(|what| Broken(format!("position {position}: {what}")))?;
-        }
-    }
-    Ok(())
-}
-
 /// A law by its name.
 pub type Law<D> = (&'static str, fn(&Subject<D>) -> Verdict);
 
@@ -501,6 +382,9 @@ macro_rules! each_device_law {
             lists_are_as_long_as_is_said
             lists_are_brought
             a_list_has_the_rows_largest_in_order
+            tokens_are_drawn_if_it_is_said
+            drawn_tokens_are_brought
+            a_drawn_token_depends_on_its_row_and_numbers
         }
     };
 }

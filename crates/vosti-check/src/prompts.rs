@@ -74,14 +74,16 @@ pub fn short(facts: &Facts, seed: u64, label: &str, lengths: &[usize]) -> Vec<Re
 /// Tokens that [`short`] requests generate.
 pub const SHORT_ANSWER: usize = 4;
 
-/// A mix of requests of different lengths, `answer` tokens each: greedy, sampled from whole rows, and from the largest logits of
-/// a row, which a GPU lists.
+/// A mix of requests of different lengths, `answer` tokens each: greedy, sampled from whole rows, from the largest logits of a row,
+/// which a GPU lists, and by temperature alone, which a GPU draws.
 pub fn workload(facts: &Facts, seed: u64, lengths: &[usize], answer: usize) -> Vec<Request> {
     let requests = lengths.iter().enumerate().map(|(i, &len)| {
-        let sampling = match i % 3 {
+        let params = drawn(answer, seed.wrapping_add(i as u64));
+        let sampling = match i % 4 {
             0 => Sampling::greedy(answer),
-            1 => sampled(answer, seed.wrapping_add(i as u64)),
-            _ => valid(SamplingParams { top_k: 40, ..drawn(answer, seed.wrapping_add(i as u64)) }),
+            1 => valid(params),
+            2 => valid(SamplingParams { top_k: 40, ..params }),
+            _ => valid(SamplingParams { top_p: 1.0, ..params }),
         };
         Request::new(prompt(facts, seed, &format!("workload {i}"), len), sampling)
     });

@@ -9,12 +9,12 @@
 mod reference;
 
 pub use reference::{Answer, Reference, answer};
-use vosti_engine::math::{first_largest, top};
+use vosti_engine::math::{drawn_by, first_largest, top};
 
 use std::ops::Range;
 use vosti_core::{
-    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan, Token,
-    Uses,
+    BufferDecl, Device, DeviceError, Draw, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RowSet, SeqPlan, StepPlan,
+    Token, Uses,
 };
 
 /// Mixes one more value into a hash.
@@ -150,6 +150,8 @@ pub struct SymbolicDevice {
     /// Whether a caller may read the row.
     brought: Vec<bool>,
     lists: Vec<Option<Vec<(Token, f32)>>>,
+    /// By what a token of each row may be drawn.
+    draws: Vec<Option<Draw>>,
     /// Per layer, the step that wrote the slot last: two writers in one step are an error.
     written: Vec<Vec<u64>>,
     step: u64,
@@ -169,6 +171,7 @@ impl SymbolicDevice {
             logits: Vec::new(),
             brought: Vec::new(),
             lists: Vec::new(),
+            draws: Vec::new(),
             written: program.layers.iter().map(|l| vec![0; slots(l)]).collect(),
             step: 0,
         }
@@ -290,6 +293,10 @@ impl Device for SymbolicDevice {
         LISTED
     }
 
+    fn draws(&self) -> bool {
+        true
+    }
+
     fn clear(&mut self) {
         self.caches.iter_mut().for_each(|cache| cache.fill(0));
     }
@@ -327,6 +334,7 @@ impl Device for SymbolicDevice {
         let listed = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.top, s.selected));
         let list = |(row, listed): (&Vec<f32>, bool)| listed.then(|| top(row, LISTED));
         self.lists = self.logits.iter().zip(listed).map(list).collect();
+        self.draws = plan.sequences().iter().flat_map(|s| (0..s.selected).map(|i| s.draws.get(i).copied())).collect();
         Ok(())
     }
 
@@ -342,5 +350,11 @@ impl Device for SymbolicDevice {
     fn top(&self, selected: usize) -> &[(Token, f32)] {
         let list = self.lists[selected].as_deref();
         list.unwrap_or_else(|| panic!("the list of row {selected} was not asked for"))
+    }
+
+    fn drawn(&self, selected: usize, draw: Draw) -> Token {
+        let asked = self.draws[selected] == Some(draw);
+        assert!(asked, "a token of row {selected} was not asked for by these numbers");
+        drawn_by(&self.logits[selected], draw)
     }
 }

@@ -10,7 +10,7 @@ use super::{CheckError, Facts, Setup, Subject};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use vosti_core::{
-    BufferDecl, Device, DeviceError, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RequestId, RowSet, SeqPlan,
+    BufferDecl, Device, DeviceError, Draw, Dtype, GroupDecl, LayerDecl, Op, PAGE, Program, RequestId, RowSet, SeqPlan,
     StepPlan, Token,
 };
 use vosti_engine::{Request, Sampling, SamplingParams, math};
@@ -74,6 +74,8 @@ pub struct ToyDevice {
     /// What slots of the layer with a state hold, for the fault that keeps entries of rejected drafts.
     held: BTreeMap<usize, (RequestId, usize)>,
     logits: Vec<Vec<f32>>,
+    /// By what a token of each row is drawn.
+    draws: Vec<Option<Draw>>,
 }
 
 impl Device for ToyDevice {
@@ -94,6 +96,10 @@ impl Device for ToyDevice {
 
     fn top_max(&self) -> usize {
         0
+    }
+
+    fn draws(&self) -> bool {
+        true
     }
 
     fn clear(&mut self) {
@@ -120,6 +126,7 @@ impl Device for ToyDevice {
         if self.fault == Some(Fault::SelectedRowOff) && self.logits.len() > 1 {
             self.logits.rotate_left(1);
         }
+        self.draws = plan.sequences().iter().flat_map(|s| (0..s.selected).map(|i| s.draws.get(i).copied())).collect();
         Ok(())
     }
 
@@ -133,6 +140,12 @@ impl Device for ToyDevice {
 
     fn top(&self, _: usize) -> &[(Token, f32)] {
         &[]
+    }
+
+    fn drawn(&self, selected: usize, draw: Draw) -> Token {
+        let before = self.draws[..selected].last().copied().flatten();
+        let draw = before.filter(|_| self.fault == Some(Fault::NumbersOfTheNeighbour)).unwrap_or(draw);
+        math::drawn_by(&self.logits[selected], draw)
     }
 }
 
@@ -280,6 +293,7 @@ impl Subject for Toy {
             used: BTreeSet::new(),
             held: BTreeMap::new(),
             logits: Vec::new(),
+            draws: Vec::new(),
         })
     }
 

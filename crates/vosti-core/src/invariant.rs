@@ -223,7 +223,7 @@ impl<S: Sampler> State<S> {
         &&& s.drafts > 0 ==> s.emits
         &&& s.emits ==> s.selected > s.drafts && r.history@.len() + s.drafts < program.context && !r.done
         // What the sampler reads is brought to the host.
-        &&& s.brings(S::reads_of(S::state_bits(&r.state)))
+        &&& s.emits ==> s.brings(s.end(), S::reads_of(S::state_bits(&r.state)))
     }
 
     pub open(crate) spec fn histories(self) -> Seq<Seq<Token>> {

@@ -60,7 +60,7 @@ pub use error::{CoreError, ProgramError};
 pub use ids::{BlockId, NO_PAGE, PAGE, RequestId, Token};
 pub use image::{Image, ImageError, Place};
 pub use ops::commit::Record;
-pub use plan::{Reads, Select, SeqPlan, StepPlan};
+pub use plan::{Draw, Reads, Select, SeqPlan, StepPlan};
 pub use premises::{CONTEXT_MAX, Meta, ROWS_MAX, TABLE_MAX, Tiling};
 pub use program::{
     BufferDecl, CacheRead, CacheWrite, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, RowSet, Uses,

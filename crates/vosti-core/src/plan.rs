@@ -9,12 +9,23 @@ verus! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Select {
     /// The rows that emit: the last row of the history, and the drafts; no row if the history goes on after these rows. The
-    /// part of them that the sampler reads is brought to the host: the rows, their largest logits or their best tokens.
+    /// part of them that the sampler reads is brought to the host: the rows, their largest logits, or a token of each.
     Last,
     /// The same rows, but whole rows are always brought to the host, to show what each token was chosen from.
     Shown,
     /// All rows, brought to the host, for prompt log-probabilities.
     All,
+}
+
+/// By what a device draws a token from a row of logits: three FP32 numbers, as their bits. They mean nothing to the core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Draw {
+    /// The factor of the row's logits.
+    pub scale: u32,
+    /// The number that picks a part of the row.
+    pub part: u32,
+    /// The number that picks a token in it.
+    pub within: u32,
 }
 
 /// The part of a row of logits that a sampler's choice reads, or that is on the host.
@@ -24,6 +35,8 @@ pub enum Reads {
     Best,
     /// The list of the row's largest logits.
     Top,
+    /// The token that the device draws from the row by these numbers.
+    Drawn(Draw),
     /// The whole row.
     Row,
 }
@@ -46,6 +59,8 @@ pub struct SeqPlan {
     pub selected: usize,
     /// Whether the lists of its selected rows' largest logits are brought to the host.
     pub top: bool,
+    /// The numbers by which the device draws a token from each of its selected rows; none if it draws none.
+    pub draws: Vec<Draw>,
     /// Whether its selected rows are brought to the host, and not only their best tokens.
     pub whole: bool,
     /// Whether its rows reach the end of the history, so that a token is sampled.

@@ -258,3 +258,65 @@ fn drafts_after_which_the_sampler_reads_more_wait_for_a_step_that_brings_it() {
     assert_eq!(step(&mut c, id, 1, &right[1..4]).len(), 1);
     assert_eq!(step(&mut c, id, 1, &right[2..5]).len(), 2);
 }
+
+/// What the next step of one request says of draws, with these drafts.
+fn planned(c: &mut Tested, id: RequestId, rows: usize, drafts: &[Token], select: Select) -> Vec<Draw> {
+    let cached = c.request(id).unwrap().cached();
+    cover(c, id, cached + rows + drafts.len());
+    c.plan_begin().unwrap();
+    c.plan_rows(id, rows, drafts, select).unwrap();
+    let draws = c.plan().sequences()[0].draws.clone();
+    c.plan_cancel().unwrap();
+    draws
+}
+
+#[test]
+fn a_token_is_drawn_of_each_selected_row_by_the_samplers_numbers_and_its_guesses() {
+    let mut c = core(WINDOWS, 8);
+    for state in [9, 20] {
+        let id = c.admit(prompt(30), 0, state).unwrap();
+        assert_eq!(planned(&mut c, id, 30, &[1, 2], Select::Last), [], "nothing is drawn in state {state}");
+        c.abort(id).unwrap();
+    }
+    let id = c.admit(prompt(30), 0, 14).unwrap();
+    let guesses = |n: usize| (1..=n).map(|ahead| Modulo.guess(&14, ahead));
+    let of = |before: usize, drafts: usize| -> Vec<Draw> {
+        std::iter::repeat_n(numbers(14), before + 1).chain(guesses(drafts)).collect()
+    };
+    assert_eq!(planned(&mut c, id, 30, &[], Select::Last), of(0, 0));
+    assert_eq!(planned(&mut c, id, 30, &[1, 2, 3], Select::Last), of(0, 3));
+    assert_eq!(planned(&mut c, id, 30, &[1, 2, 3], Select::Shown), of(0, 3));
+    assert_eq!(planned(&mut c, id, 30, &[1, 2], Select::All), of(29, 2), "any numbers before the end of the history");
+    assert_eq!(planned(&mut c, id, 20, &[], Select::Last), [], "no row is selected");
+}
+
+#[test]
+fn drafts_behind_a_wrong_guess_wait_for_a_step_with_the_right_numbers() {
+    let mut c = core(WINDOWS, 8);
+    for select in [Select::Last, Select::All] {
+        let id = c.admit(prompt(30), 0, 17).unwrap();
+        let alone = drain(&mut c, id, 512);
+        let right: Vec<Token> = alone.iter().map(|(token, _)| *token).collect();
+        let id = c.admit(prompt(30), 0, 17).unwrap();
+        let mut steps = vec![];
+        let mut out = vec![];
+        while !c.complete(id) {
+            let r = c.request(id).unwrap();
+            let (rows, at) = (r.history().len() - r.cached(), r.history().len() - 30);
+            let drafts = &right[at..right.len().min(at + 4)];
+            cover(&mut c, id, 30 + at + drafts.len());
+            c.plan_begin().unwrap();
+            c.plan_rows(id, rows, drafts, select).unwrap();
+            c.run().unwrap();
+            let records = c.commit().unwrap();
+            steps.push(records.len());
+            out.extend(records.iter().map(|r| (r.token, c.device().logits[r.selected])));
+        }
+        assert_eq!(out, alone);
+        // The guesses for states 15 and 12 are wrong: a step ends before each. From state 9 on nothing is drawn, and a step ends before a
+        // state that reads a row (9, 6 and 3) unless whole rows are brought anyway, and before one that reads a list (7, 4 and 1) unless
+        // the step began with one.
+        let whole = &[2, 3, 5, 5, 1, 1][..];
+        assert_eq!(steps, if select == Select::All { whole } else { &[2, 3, 3, 2, 1, 2, 1, 2, 1] }, "{select:?}");
+    }
+}

@@ -53,7 +53,7 @@ pub struct WeightOutline {
 impl Blueprint {
     pub fn new(program: &Program, admitted: &Admitted, config: &Config, isa: Isa) -> Result<Self, CpuError> {
         let load = |spec: &Spec| compiled(spec, admitted.kernel(spec)?, config, isa);
-        let wired = vosti_wiring::wire(program, &admitted.bindings, config.rows_max, load)?;
+        let wired = vosti_wiring::wire(program, &admitted.bindings, admitted.draws.as_ref(), config.rows_max, load)?;
         let (layouts, tables) = (layouts(&wired), tables(&wired));
         Ok(Self { wired, encodes: micro::kernels(isa).encode, layouts, tables })
     }
@@ -123,7 +123,7 @@ impl Blueprint {
             };
         }
         let ints = image(program, &self.wired.tilings, config.rows_max, config.selected_max)?.len();
-        let rows = self.wired.rows(program, config.rows_max, config.selected_max);
+        let rows = self.wired.rows(config.rows_max, config.selected_max);
         let scratch = self.wired.scratches(program.context as usize);
         let all = rows.into_iter().chain(scratch).chain([(Scalar::I32, ints)]);
         needs.buffers = all.map(|(elem, len)| (len * elem.bytes()) as u64).sum();

@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
-use vosti_kernels::{Admitted, KernelError};
+use vosti_core::{Device, DeviceError, Draw, Program, StepPlan, Token};
+use vosti_kernels::{Admitted, Draws, KernelError};
 use vosti_tile::LiftError;
-use vosti_wiring::{Bound, Outputs, WiringError, listed, outputs};
+use vosti_wiring::{Bound, Outputs, WiringError, drawn, fill_numbers, listed, outputs};
 
 use crate::blueprint::{Blueprint, Needs};
 use crate::launch::{self, Ahead, FirstFault, Ready, Units};
@@ -109,6 +109,7 @@ pub struct CpuDevice {
     program: Program,
     wiring: Wiring,
     outputs: Outputs,
+    draws: Option<Draws>,
     /// Per selected row of the last step: its list, empty if the plan did not ask for one.
     lists: Vec<Vec<(Token, f32)>>,
     params: Vec<Param>,
@@ -152,7 +153,7 @@ impl CpuDevice {
             let start = params.len();
             let param = |bound: &Bound| {
                 let part = wiring.part(*bound);
-                launch::param(wiring.buffer(*bound), part.start + wired.start(*bound, program)..part.end)
+                launch::param(wiring.buffer(*bound), part.start + wired.start(*bound, &wiring.whole)..part.end)
             };
             params.extend(wired.params.iter().map(param));
             launches.push(Ready {
@@ -182,8 +183,8 @@ impl CpuDevice {
             .map(|_| Machine::new(isa, scratch, config.poison).map(std::sync::Mutex::new))
             .collect::<std::io::Result<_>>()?;
         let lists = vec![];
-        let program = program.clone();
-        Ok(Self { config, program, wiring, outputs, lists, params, launches, machines, pool, ran: false })
+        let (program, draws) = (program.clone(), admitted.draws.clone());
+        Ok(Self { config, program, wiring, outputs, draws, lists, params, launches, machines, pool, ran: false })
     }
 
     /// Specialisations that the interpreter runs: all in plain mode; in fast mode those that the compiler does not take, of
@@ -331,6 +332,10 @@ impl Device for CpuDevice {
         self.outputs.lists.map_or(0, |lists| lists.most)
     }
 
+    fn draws(&self) -> bool {
+        self.draws.is_some()
+    }
+
     fn clear(&mut self) {
         if !self.ran {
             return; // Fresh memory is zero already, and stays untouched until it is used.
@@ -353,7 +358,16 @@ impl Device for CpuDevice {
         if listed(plan) && self.outputs.lists.is_none() {
             return Err(refuse("the program makes no lists of largest logits".into()));
         }
+        if drawn(plan) && self.draws.is_none() {
+            return Err(refuse("the device draws no tokens".into()));
+        }
         self.wiring.metadata.fill(plan).map_err(refuse)?;
+        if let Some(draws) = self.draws.as_ref().filter(|_| drawn(plan)) {
+            for (i, buffer) in draws.numbers.iter().enumerate() {
+                let buffer = &mut self.wiring.rows[*buffer as usize];
+                fill_numbers(plan, i, buffer.region.as_mut_slice(buffer.len));
+            }
+        }
         self.size().map_err(|e| refuse(e.to_string()))?;
         self.ran = true;
         self.launch()?;
@@ -373,5 +387,10 @@ impl Device for CpuDevice {
 
     fn top(&self, selected: usize) -> &[(Token, f32)] {
         &self.lists[selected]
+    }
+
+    fn drawn(&self, selected: usize, _: Draw) -> Token {
+        // As best tokens are; a plan that wants a token drawn is refused without what draws.
+        self.draws.as_ref().map_or(0, |draws| self.numbers(draws.tokens as usize)[selected] as Token)
     }
 }

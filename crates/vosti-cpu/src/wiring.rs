@@ -53,6 +53,7 @@ impl Ints for Buffer {
 
 /// Everything that a step needs: kernels, launches and buffers.
 pub struct Wiring {
+    pub whole: Program,
     pub kernels: Vec<Compiled>,
     pub launches: Vec<Wired>,
     /// Whether workers meet before each launch: it depends on a launch after the last meeting.
@@ -80,7 +81,7 @@ pub fn wire(
     let image = vosti_wiring::image(program, &wired.tilings, config.rows_max, config.selected_max)?;
     let ints = Buffer::zeroed(&mut arena, Scalar::I32, image.len(), None)?;
     let metadata = Metadata::new(image, ints);
-    let rows = wired.rows(program, config.rows_max, config.selected_max);
+    let rows = wired.rows(config.rows_max, config.selected_max);
     let rows = rows.into_iter().map(|(elem, len)| Buffer::zeroed(&mut arena, elem, len, None));
     let rows = rows.collect::<std::io::Result<_>>()?;
     let scratch = wired.scratches(program.context as usize).into_iter();
@@ -117,9 +118,9 @@ pub fn wire(
         });
     }
     let wired = blueprint.wired;
-    let (kernels, launches) = (wired.kernels, wired.launches);
-    let wiring = Wiring { kernels, launches, waits, rows, weights: loaded, caches, scratch, metadata };
-    wiring.check_premises(program)?;
+    let (whole, kernels, launches) = (wired.whole, wired.kernels, wired.launches);
+    let wiring = Wiring { whole, kernels, launches, waits, rows, weights: loaded, caches, scratch, metadata };
+    wiring.check_premises()?;
     Ok(wiring)
 }
 
@@ -195,14 +196,14 @@ impl Wiring {
     }
 
     /// Refuses a launch whose parameters break the premises of kernels and proofs ([`broken_premise`]).
-    fn check_premises(&self, program: &Program) -> Result<(), CpuError> {
+    fn check_premises(&self) -> Result<(), CpuError> {
         for launch in &self.launches {
             let compiled = &self.kernels[launch.kernel];
             let mut lies = Vec::with_capacity(launch.params.len());
             for (i, bound) in launch.params.iter().enumerate() {
                 let (buffer, part) = (self.buffer(*bound), self.part(*bound));
                 let (base, size) = (buffer.region.base() as usize, buffer.elem.bytes());
-                let first = base + (part.start + launch.start(*bound, program)) * size;
+                let first = base + (part.start + launch.start(*bound, &self.whole)) * size;
                 let end =
                     if matches!(bound, Bound::Meta(_)) { base + part.end * size } else { base + buffer.region.len() };
                 lies.push(Lies {

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use vosti_contract::{Const, Role};
 use vosti_core::{
-    BufferDecl, Core, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, Reads, RequestId, RowSet, Sampler, Select,
-    Token,
+    BufferDecl, Core, Draw, Dtype, GroupDecl, LayerDecl, Op, PartDecl, Program, Reads, RequestId, RowSet, Sampler,
+    Select, Token,
 };
 use vosti_cpu::Isa;
 use vosti_cpu::{Config, CpuDevice, Mode, Quantised, Storage, TensorData, WeightError, Weights};
@@ -165,8 +165,16 @@ impl Sampler for Keep {
         Reads::Row
     }
 
+    fn guess(&self, _: &Vec<Vec<u32>>, _: usize) -> Draw {
+        unreachable!("only rows are read")
+    }
+
     fn sample_best(&self, _: &mut Vec<Vec<u32>>, best: Token) -> (Token, bool) {
         (best, true)
+    }
+
+    fn sample_drawn(&self, _: &mut Vec<Vec<u32>>, drawn: Token) -> (Token, bool) {
+        (drawn, true)
     }
 
     fn sample_top(&self, _: &mut Vec<Vec<u32>>, top: &[(Token, f32)]) -> (Token, bool) {

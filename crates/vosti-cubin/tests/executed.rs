@@ -89,7 +89,7 @@ fn plan(name: &str) -> ModelPlan {
     let path = format!("{}/../vosti-model/tests/tiny/{name}/config.json", env!("CARGO_MANIFEST_DIR"));
     let config = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
-    vosti_model::plan(&decoder, &Target::named(TARGET).with_lists(), Some(512)).unwrap()
+    vosti_model::plan(&decoder, &Target::named(TARGET).with_choices(), Some(512)).unwrap()
 }
 
 /// The specialisations that are executed here.

@@ -9,22 +9,19 @@
 
 use crate::driver::{About, Address, Driver, DriverError, Graph};
 use crate::error::CudaError;
-use crate::host::HostMemory;
 use crate::launch::Code;
+use crate::outputs::Outputs;
 use crate::step::Step;
 use crate::weights::{WeightCache, rounded};
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use vosti_contract::Extent;
-use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
+use vosti_core::{Device, DeviceError, Draw, Program, StepPlan, Token};
 use vosti_cubin::inspect::SCRATCH_PARAMS;
 use vosti_cubin::{Arch, Cubin, alike};
 use vosti_kernels::Admitted;
-use vosti_wiring::{
-    Bound, Lists, Size, Way, Weights, Wired, Wiring, caches, evenly, listed, most_pages, outputs, pool, wire,
-};
+use vosti_wiring::{Bound, Size, Way, Weights, Wired, Wiring, caches, drawn, evenly, listed, most_pages, pool, wire};
 
 /// Row counts of recordings. A step with one row for each request uses the smallest count that holds its rows; larger steps are
 /// launched kernel by kernel. A matrix product has one tile of 16 or 64 rows for all of these counts. Other kernels have a
@@ -89,29 +86,13 @@ pub struct CudaDevice<D> {
     /// Addresses and bytes of the caches.
     caches: Vec<(Address, u64)>,
     metadata: Address,
-    logits_at: Address,
-    logits: HostMemory,
-    best_at: Address,
-    bests: HostMemory,
-    listing: Option<Listing>,
-    /// Per selected row of the last step: whether its list is on the host, and whether its logits are.
-    brought: Vec<(bool, bool)>,
-    /// Recordings, by their row count, the positions that they serve, and whether they make lists.
-    graphs: HashMap<(usize, usize, bool), Graph>,
+    outputs: Outputs,
+    /// Recordings, by their row count, the positions that they serve, and whether they make lists and draw tokens.
+    graphs: HashMap<(usize, usize, [bool; 2]), Graph>,
     /// Seconds by specialisation, while launches are timed.
     times: Option<Mutex<BTreeMap<String, f64>>>,
     /// The failure after which the device runs no more steps.
     broken: Option<String>,
-}
-
-/// Lists of largest logits on their way to the host.
-struct Listing {
-    lists: Lists,
-    /// Addresses on the device: logits, tokens.
-    at: [Address; 2],
-    host: [HostMemory; 2],
-    /// The list of each selected row of the last step; empty if the plan did not ask for it.
-    read: Vec<Vec<(Token, f32)>>,
 }
 
 /// Bytes of everything other than weights and caches.
@@ -128,7 +109,7 @@ impl Fixed {
         let bytes = |list: Vec<(vosti_tile::Scalar, usize)>| -> Vec<u64> {
             list.into_iter().map(|(elem, len)| (len * elem.bytes()) as u64).collect()
         };
-        let rows = bytes(wiring.rows(program, config.rows_max, config.selected_max));
+        let rows = bytes(wiring.rows(config.rows_max, config.selected_max));
         let context = program.context as usize;
         let handed = bytes(wiring.scratches(context));
         Ok(Fixed { rows, handed, scratch: scratch(wiring, config, context)?, metadata })
@@ -172,7 +153,7 @@ impl<D: Driver> CudaDevice<D> {
         config: Config,
     ) -> Result<Self, CudaError> {
         let arch = fitting(target, driver.about())?;
-        let wiring = wire(program, &admitted.bindings, config.rows_max, |spec| {
+        let wiring = wire(program, &admitted.bindings, admitted.draws.as_ref(), config.rows_max, |spec| {
             let name = spec.to_string();
             let cubin = cubins.get(&name).ok_or(CudaError::NotInBundle { spec: name })?;
             Code::load(&mut driver, cubin, admitted.kernel(spec)?, arch)
@@ -222,22 +203,12 @@ impl<D: Driver> CudaDevice<D> {
         }
         let address = |bound: &Bound| addresses.get(bound).copied().unwrap_or(0);
         let at = |launch: &Wired, bound: &Bound| {
-            address(bound) + (launch.start(*bound, program) * wiring.elem(*bound).bytes()) as u64
+            address(bound) + (launch.start(*bound, &wiring.whole) * wiring.elem(*bound).bytes()) as u64
         };
         let own = |launch: &Wired| launch.params.iter().map(|bound| at(launch, bound)).chain(scratch_at).collect();
         let pointers = wiring.launches.iter().map(own).collect();
-        let logits_at = address(&Bound::Row(program.logits as usize));
-        let logits = driver.host(config.selected_max * program.vocab as usize * 4)?;
-        let outputs = outputs(program)?;
-        let best_at = address(&Bound::Row(outputs.best));
-        let bests = driver.host(config.selected_max * 4)?;
-        let mut listing = None;
-        if let Some(lists) = outputs.lists {
-            let at = [lists.logits, lists.tokens].map(|buffer| address(&Bound::Row(buffer)));
-            let bytes = config.selected_max * lists.most * 4;
-            let host = [driver.host(bytes)?, driver.host(bytes)?];
-            listing = Some(Listing { lists, at, host, read: vec![] });
-        }
+        let row = |buffer| address(&Bound::Row(buffer));
+        let outputs = Outputs::new(&mut driver, program, admitted.draws.as_ref(), config.selected_max, row)?;
         driver.synchronise()?;
         Ok(Self {
             driver,
@@ -253,12 +224,7 @@ impl<D: Driver> CudaDevice<D> {
             weights,
             caches: cached,
             metadata,
-            logits_at,
-            logits,
-            best_at,
-            bests,
-            listing,
-            brought: vec![],
+            outputs,
             graphs: HashMap::new(),
             times: None,
             broken: None,
@@ -367,17 +333,18 @@ impl<D: Driver> CudaDevice<D> {
 
     fn run_filled(&mut self, plan: &StepPlan, room: Option<usize>) -> Result<(), CudaError> {
         self.step.upload(&mut self.driver, self.metadata)?;
+        self.outputs.upload(&mut self.driver, plan)?;
         let length = self.step.length().max(RECORDED_LENGTH).next_power_of_two().min(self.program.context as usize);
         match room {
             Some(_) if self.times.is_some() => self.launch(Some(length))?,
-            Some(room) => self.replay((room, length, listed(plan)))?,
+            Some(room) => self.replay((room, length, [listed(plan), drawn(plan)]))?,
             None => self.launch(None)?,
         }
-        self.bring(plan)
+        Ok(self.outputs.download(&mut self.driver, plan)?)
     }
 
-    /// Replays the recording for a row count, a length, and with or without lists. Records it first if there is none.
-    fn replay(&mut self, which: (usize, usize, bool)) -> Result<(), CudaError> {
+    /// Replays the recording for a row count, a length, with or without lists and draws. Records it first if there is none.
+    fn replay(&mut self, which: (usize, usize, [bool; 2])) -> Result<(), CudaError> {
         let graph = match self.graphs.get(&which) {
             Some(graph) => *graph,
             None => {
@@ -387,30 +354,6 @@ impl<D: Driver> CudaDevice<D> {
             }
         };
         Ok(self.driver.replay(graph)?)
-    }
-
-    /// Copies every best token to the host, and the lists and rows of logits that the plan asks for.
-    fn bring(&mut self, plan: &StepPlan) -> Result<(), CudaError> {
-        let row = self.program.vocab as usize * 4;
-        let mut parts = vec![(self.best_at, &mut self.bests.bytes_mut()[..plan.selected().len() * 4])];
-        if let Some(Listing { lists, at, host, .. }) = self.listing.as_mut().filter(|_| listed(plan)) {
-            let bytes = plan.selected().len() * lists.most * 4;
-            parts.extend(at.iter().zip(host).map(|(at, host)| (*at, &mut host.bytes_mut()[..bytes])));
-        }
-        let (mut rest, mut start) = (self.logits.bytes_mut(), 0);
-        for run in brought(plan) {
-            let (part, after) = rest[run.start * row - start..].split_at_mut(run.len() * row);
-            parts.push((self.logits_at + (run.start * row) as u64, part));
-            (rest, start) = (after, run.end * row);
-        }
-        // Waits for the whole step, even if nothing is copied, so that metadata may be filled again.
-        self.driver.download(&mut parts)?;
-        self.brought.clear();
-        self.brought.extend(plan.sequences().iter().flat_map(|s| std::iter::repeat_n((s.top, s.whole), s.selected)));
-        if let Some(Listing { lists, host, read, .. }) = &mut self.listing {
-            lists.read(plan, host.each_ref().map(HostMemory::floats), self.program.vocab, read);
-        }
-        Ok(())
     }
 
     fn zero_caches(&mut self) -> Result<(), DriverError> {
@@ -454,18 +397,6 @@ fn folded<'w>(
     let [_, heads, splits] = kernels[kernel].grid(step.extent(size))?;
     let even = evenly(step.pages(tiling), heads * splits, multiprocessors * kernels[kernel].blocks);
     Ok(if even { &launch.folded } else { &[] })
-}
-
-/// The selected rows whose logits the plan asks for, as contiguous ranges.
-fn brought(plan: &StepPlan) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = vec![];
-    for s in plan.sequences().iter().filter(|s| s.whole && s.selected > 0) {
-        match runs.last_mut() {
-            Some(last) if last.end == s.first_selected => last.end += s.selected,
-            _ => runs.push(s.first_selected..s.first_selected + s.selected),
-        }
-    }
-    runs
 }
 
 /// The architecture of a target, if this device runs its code.
@@ -548,7 +479,11 @@ impl<D: Driver> Device for CudaDevice<D> {
     }
 
     fn top_max(&self) -> usize {
-        self.listing.as_ref().map_or(0, |listing| listing.lists.most)
+        self.outputs.top_max()
+    }
+
+    fn draws(&self) -> bool {
+        self.outputs.draws()
     }
 
     fn clear(&mut self) {
@@ -565,8 +500,8 @@ impl<D: Driver> Device for CudaDevice<D> {
             let message = format!("the GPU has failed before: {why}; restart");
             return Err(DeviceError { message, intact: false });
         }
-        if listed(plan) && self.listing.is_none() {
-            return Err(DeviceError { message: "the program makes no lists of largest logits".into(), intact: true });
+        if let Some(message) = self.outputs.refuses(plan) {
+            return Err(DeviceError { message: message.into(), intact: true });
         }
         let room = self.room(plan);
         self.step.fill(plan, room).map_err(|message| DeviceError { message, intact: true })?;
@@ -577,21 +512,18 @@ impl<D: Driver> Device for CudaDevice<D> {
     }
 
     fn logits(&self, selected: usize) -> &[f32] {
-        assert!(self.brought[selected].1, "row {selected} of logits stayed on the GPU: plan it with `Select::Shown`");
-        let vocab = self.program.vocab as usize;
-        &self.logits.floats()[selected * vocab..][..vocab]
+        self.outputs.logits(selected)
     }
 
     fn best(&self, selected: usize) -> Token {
-        // A whole number below the vocabulary, which FP32 holds exactly.
-        self.bests.floats()[selected] as Token
+        self.outputs.best(selected)
     }
 
     fn top(&self, selected: usize) -> &[(Token, f32)] {
-        assert!(
-            self.brought[selected].0,
-            "the list of row {selected} stayed on the GPU: its sampler did not ask for it"
-        );
-        self.listing.as_ref().map_or(&[], |listing| listing.read[selected].as_slice())
+        self.outputs.top(selected)
+    }
+
+    fn drawn(&self, selected: usize, _: Draw) -> Token {
+        self.outputs.drawn(selected)
     }
 }

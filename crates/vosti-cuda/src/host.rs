@@ -53,6 +53,12 @@ impl HostMemory {
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.bytes / 4) }
     }
 
+    /// All of it, as FP32 numbers that can be written.
+    pub fn floats_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above, at a multiple of 8; every bit pattern is a value.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast(), self.bytes / 4) }
+    }
+
     /// All of it, as FP32 numbers.
     pub fn floats(&self) -> &[f32] {
         // SAFETY: as above, at a multiple of 8; every bit pattern is a value.

@@ -11,6 +11,7 @@ pub mod driver;
 pub mod error;
 pub mod host;
 pub mod launch;
+mod outputs;
 pub mod probe;
 pub mod step;
 pub mod uniform;

@@ -39,7 +39,7 @@ fn dry() -> StandIn {
 }
 
 fn admitted(plan: &ModelPlan) -> Admitted {
-    Admitted::unproved(&plan.bindings).unwrap()
+    Admitted::unproved(&plan.bindings).unwrap().with_draws(plan.draws.clone())
 }
 
 fn device(
@@ -100,7 +100,7 @@ fn lists_are_made_and_copied_in_steps_that_want_them() {
     let row = plan.program.vocab as usize * 4;
     // One request for each `top_k`; the sizes of each step's copies.
     let cases: [(&[u32], &[usize]); 4] =
-        [(&[64], &[4, 256, 256]), (&[64, 20, 1], &[12, 768, 768]), (&[65], &[4, row]), (&[5, 0], &[8, 512, 512, row])];
+        [(&[64], &[4, 256, 256]), (&[64, 20, 1], &[12, 768, 768]), (&[65], &[4, row]), (&[5, 0], &[8, 512, 512, 8])];
     for (asked, copied) in cases {
         let device = device(dry(), &plan, &cubins(&plan)).unwrap();
         assert_eq!(vosti_core::Device::top_max(&device), 64);
@@ -131,6 +131,52 @@ fn lists_are_made_and_copied_in_steps_that_want_them() {
     }
     let log = engine.device().driver().log();
     assert_eq!(log.iter().filter(|line| *line == "record").count(), 2);
+}
+
+/// A step that draws uploads three numbers for each row and copies the drawn tokens, and no row of logits; a step that draws none launches
+/// and copies nothing for it. A recording either draws or does not.
+#[test]
+fn tokens_are_drawn_in_steps_that_want_them() {
+    let plan = smol();
+    let warm = SamplingParams { temperature: 0.7, tokens_max: 3, ..SamplingParams::default() };
+    let row = plan.program.vocab as usize * 4;
+    // What the requests of each case ask for; the sizes of each step's copies to the device behind its metadata, and to the host.
+    let [drawn, nucleus] = [1.0, 0.9].map(|top_p| Sampling::new(SamplingParams { top_p, ..warm.clone() }).unwrap());
+    let greedy = || Sampling::greedy(3);
+    let cases: [(Vec<Sampling>, &[usize], &[usize]); 4] = [
+        (vec![drawn.clone()], &[4, 4, 4], &[4, 4]),
+        (vec![greedy(), drawn.clone(), drawn.clone()], &[12, 12, 12], &[12, 12]),
+        (vec![greedy(), greedy()], &[], &[8]),
+        (vec![drawn.clone(), nucleus], &[8, 8, 8], &[8, 8, row]),
+    ];
+    for (asked, up, down) in cases {
+        let mut engine =
+            Engine::new(device(dry(), &plan, &cubins(&plan)).unwrap(), plan.program.clone(), Policy::default())
+                .unwrap();
+        for sampling in &asked {
+            engine.submit(Request { token_logits: false, ..Request::new(vec![1, 2], sampling.clone()) }).unwrap();
+        }
+        while !engine.is_idle() {
+            let before = engine.device().driver().log().len();
+            engine.step(&mut |_| ()).unwrap();
+            let log = engine.device().driver().log();
+            let copies = |way: &str| -> Vec<usize> {
+                let bytes = |line: &String| Some(line.strip_prefix(way)?.rsplit_once(' ')?.1.parse().unwrap());
+                log[before..].iter().filter_map(bytes).collect()
+            };
+            assert_eq!((&copies("upload ")[1..], &copies("download ")[..]), (up, down), "{asked:?}");
+            let launched = log[before..].iter().any(|line| line.starts_with("launch draw"));
+            let replayed = log[before..].iter().any(|line| line.starts_with("replay"));
+            assert!(launched != up.is_empty() || replayed, "{asked:?}");
+        }
+    }
+    let mut engine =
+        Engine::new(device(dry(), &plan, &cubins(&plan)).unwrap(), plan.program.clone(), Policy::default()).unwrap();
+    for sampling in [drawn, greedy()] {
+        engine.submit(Request { token_logits: false, ..Request::new(vec![1, 2], sampling) }).unwrap();
+        engine.run_until_idle(&mut |_| ()).unwrap();
+    }
+    assert_eq!(engine.device().driver().log().iter().filter(|line| *line == "record").count(), 2);
 }
 
 /// Each step has one upload, from the first byte of the metadata on: a prompt, a decode step that is recorded, and decode steps

@@ -63,7 +63,8 @@ fn probe(config: &str, flaw: Flaw, cases: usize) -> Vec<Probed> {
     let cubins = cubins(&plan);
     let driver = StandIn::with(flaw);
     let config = Config { graphs: false, ..Config::new(100, 100, vec![16; plan.program.groups.len()]) };
-    let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
+    let (program, admitted) =
+        (&plan.program, Admitted::unproved(&plan.bindings).unwrap().with_draws(plan.draws.clone()));
     let mut device = CudaDevice::new(driver, TARGET, program, &admitted, &cubins, &Random(&plan), config).unwrap();
     // The stand-in's flaw is the device's, not the reference's.
     let mut reference = |spec: &vosti_kernels::Spec, bytes: &mut [Vec<u8>], grid: [usize; 3]| {

@@ -66,13 +66,20 @@ fn cuda(plan: &ModelPlan, driver: StandIn, graphs: bool) -> CudaDevice<StandIn> 
 }
 
 fn cuda_with(plan: &ModelPlan, driver: StandIn, config: vosti_cuda::Config) -> CudaDevice<StandIn> {
-    let (program, admitted) = (&plan.program, Admitted::unproved(&plan.bindings).unwrap());
+    let (program, admitted) =
+        (&plan.program, Admitted::unproved(&plan.bindings).unwrap().with_draws(plan.draws.clone()));
     CudaDevice::new(driver, TARGET, program, &admitted, &cubins(plan), &Random(plan), config).unwrap()
 }
 
 fn cpu(plan: &ModelPlan) -> CpuDevice {
     let config = vosti_cpu::Config::new(96, 96, pages(plan), 1);
-    CpuDevice::new(&plan.program, &Admitted::unproved(&plan.bindings).unwrap(), &Random(plan), config).unwrap()
+    CpuDevice::new(
+        &plan.program,
+        &Admitted::unproved(&plan.bindings).unwrap().with_draws(plan.draws.clone()),
+        &Random(plan),
+        config,
+    )
+    .unwrap()
 }
 
 /// Prompts that cross pages, chunks and splits of 64 keys, together, then decoding, one of them into its second split: each
@@ -358,8 +365,8 @@ fn without_lists(program: &Program) -> Program {
 fn tokens_are_the_same_whether_or_not_their_rows_are_shown() {
     let plan = plan("tests/tiny/llama/config.json", "cpu", None);
     let ngram = Speculation::Ngram { ngram_min: 1, ngram_max: 3, drafts_max: 4 };
-    // A program without lists: every draw is from a whole row.
-    let rows = ModelPlan { program: without_lists(&plan.program), ..plan.clone() };
+    // A program without lists, on a device that draws nothing: every draw is the host's, from a whole row.
+    let rows = ModelPlan { program: without_lists(&plan.program), draws: None, ..plan.clone() };
     let wanted = tokens(cpu(&rows), &rows, [true; 4], Speculation::Off);
     assert_ne!(wanted[2], wanted[3]);
     assert!(wanted.iter().all(|tokens| tokens.len() == 12));

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 use vosti_check::symbolic;
-use vosti_core::{Device, DeviceError, Program, StepPlan, Token};
+use vosti_core::{Device, DeviceError, Draw, Program, StepPlan, Token};
 use vosti_engine::{Engine, Policy, Request, Sampling};
 
 /// A device that computes nothing.
@@ -33,6 +33,10 @@ impl Device for NoDevice {
         0
     }
 
+    fn draws(&self) -> bool {
+        false
+    }
+
     fn clear(&mut self) {}
 
     fn run(&mut self, _: &Program, plan: &StepPlan) -> Result<(), DeviceError> {
@@ -52,6 +56,10 @@ impl Device for NoDevice {
 
     fn top(&self, _: usize) -> &[(Token, f32)] {
         &[]
+    }
+
+    fn drawn(&self, _: usize, _: Draw) -> Token {
+        unreachable!("it draws nothing")
     }
 }
 

@@ -9,7 +9,7 @@ pub trait FloatDevice: Device<Logits = [f32], Top = [(Token, f32)]> {}
 impl<D: Device<Logits = [f32], Top = [(Token, f32)]>> FloatDevice for D {}
 
 /// Implements methods of `Device` as calls to an inner device. The macro takes names of groups of methods: `limits` (`rows_max`,
-/// `selected_max`, `pages`, `top_max`), `clear`, `run` and `rows` (`logits`, `best`, `top`). Each pattern binds the inner
+/// `selected_max`, `pages`, `top_max`, `draws`), `clear`, `run` and `rows` (`logits`, `best`, `top`, `drawn`). Each pattern binds the inner
 /// device to the name before `in`.
 ///
 /// ```
@@ -52,6 +52,10 @@ macro_rules! forward_device {
         fn top_max(&self) -> usize {
             match self { $($held => $device.top_max(),)+ }
         }
+
+        fn draws(&self) -> bool {
+            match self { $($held => $device.draws(),)+ }
+        }
     };
     (@clear $device:ident [$($held:pat),+]) => {
         fn clear(&mut self) {
@@ -74,6 +78,10 @@ macro_rules! forward_device {
 
         fn top(&self, selected: usize) -> &Self::Top {
             match self { $($held => $device.top(selected),)+ }
+        }
+
+        fn drawn(&self, selected: usize, draw: ::vosti_core::Draw) -> ::vosti_core::Token {
+            match self { $($held => $device.drawn(selected, draw),)+ }
         }
     };
 }

@@ -365,7 +365,8 @@ impl<D: FloatDevice> Engine<D> {
         for choice in 0..request.choices {
             let foreseen = request.foreseen.get(choice as usize).cloned().unwrap_or_default();
             let state = SamplerState::new(&request.sampling, &request.prompt, choice);
-            let state = state.with_lists(self.core.device().top_max());
+            let device = self.core.device();
+            let state = state.on_device(device.top_max(), device.draws());
             let admitted = self.core.admit(request.prompt.clone(), request.salt, state);
             let core = admitted.map_err(|e| refused("admit", e))?;
             let serial = self.next_serial;

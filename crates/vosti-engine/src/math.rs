@@ -1,6 +1,8 @@
 //! The exponential that sampling uses: plain f32 multiplications and additions in a fixed order, so it gives the same bits on
 //! every platform, with every vector width. `f32::exp` is never used: its bits depend on the platform.
 
+use vosti_core::Draw;
+
 /// Below this, `exp_negative` is 0: the weight is less than 2^-57 of the largest and cannot move a draw of 53 bits.
 pub const CUTOFF: f32 = -40.0;
 
@@ -131,16 +133,16 @@ widest! {
     }
 }
 
-/// Logits per sum of [`weigh`].
-pub const BLOCK: usize = 1024;
+/// Logits per sum of [`weigh`]: a part of a draw in two levels, here and in the kernels that devices run (`kernels/draw_part.py`).
+pub const PART: usize = 2048;
 
 widest! {
     /// The weight of each logit, e^((logit - largest) * inverse), or 0 if that is less than `least`; and the sum of each
-    /// [`BLOCK`] of them.
+    /// [`PART`] of them.
     pub fn weigh(logits: &[f32], largest: f32, inverse: f32, least: f32, weights: &mut Vec<f32>, sums: &mut Vec<f64>) {
         weights.resize(logits.len(), 0.0);
         sums.clear();
-        for (weights, logits) in weights.chunks_mut(BLOCK).zip(logits.chunks(BLOCK)) {
+        for (weights, logits) in weights.chunks_mut(PART).zip(logits.chunks(PART)) {
             for (weight, logit) in weights.iter_mut().zip(logits) {
                 let e = exp_negative((*logit - largest) * inverse);
                 *weight = if e >= least { e } else { 0.0 };
@@ -148,6 +150,43 @@ widest! {
             sums.push(sum_of(weights, |x| x));
         }
     }
+}
+
+/// The first token at which the running sum of weights exceeds `target`. If rounding keeps the sum at or below it, the last token with
+/// a positive weight.
+pub fn walk(tokens: impl Iterator<Item = (u32, f32)>, target: f64) -> Option<u32> {
+    let (mut sum, mut last) = (0.0, None);
+    for (token, weight) in tokens {
+        if weight > 0.0 {
+            sum += f64::from(weight);
+            last = Some(token);
+            if sum > target {
+                break;
+            }
+        }
+    }
+    last
+}
+
+/// Draws in two levels, by two numbers in [0, 1): the first picks a part by the sums that [`weigh`] gives, the second a token in it by
+/// its weights. None if no weight is positive.
+pub fn walk_parts(weights: &[f32], sums: &[f64], [pick, within]: [f64; 2]) -> Option<u32> {
+    let parts = sums.iter().enumerate().map(|(part, sum)| (part as u32, *sum as f32));
+    let part = walk(parts, pick * sums.iter().sum::<f64>())? as usize;
+    let tokens = weights.iter().enumerate().skip(part * PART).take(PART);
+    walk(tokens.map(|(token, weight)| (token as u32, *weight)), within * sums[part])
+}
+
+/// The token that a device draws of a row, up to the rounding of its sums. If the largest logit is infinite, it is the first of them.
+pub fn drawn_by(row: &[f32], Draw { scale, part, within }: Draw) -> u32 {
+    drawn(row, [scale, part, within].map(f32::from_bits))
+}
+
+/// The same by numbers.
+pub fn drawn(row: &[f32], [scale, pick, within]: [f32; 3]) -> u32 {
+    let (mut weights, mut sums) = (Vec::new(), Vec::new());
+    weigh(row, max(row), scale * std::f32::consts::LN_2, 0.0, &mut weights, &mut sums);
+    walk_parts(&weights, &sums, [pick, within].map(f64::from)).unwrap_or_else(|| first_largest(row))
 }
 
 /// The `count` largest values, each with its index: largest first, ties by index. NaN is ignored, and a denormal or -0 is
@@ -287,9 +326,79 @@ mod tests {
             let plain: Vec<f32> = logits.iter().map(weight).collect();
             assert_eq!(weights, plain, "the same bits, by whatever vector unit");
             let of = |block: &[f32]| block.iter().map(|w| f64::from(*w)).sum::<f64>();
-            let blocks: Vec<f64> = plain.chunks(BLOCK).map(of).collect();
+            let blocks: Vec<f64> = plain.chunks(PART).map(of).collect();
             assert_eq!(sums.len(), blocks.len());
             assert!(sums.iter().zip(blocks).all(|(a, b)| (a - b).abs() <= 1e-12 * b), "{sums:?}");
+        }
+    }
+
+    /// The largest number that stands in a draw.
+    const LAST: f32 = 1.0 - 1.0 / (1u32 << 24) as f32;
+
+    #[test]
+    fn a_draw_at_the_ends_of_its_numbers_is_of_the_first_or_the_last_token_with_a_weight() {
+        let none = f32::NEG_INFINITY;
+        let mut row = vec![none; 3 * PART + 5];
+        for token in [PART + 3, PART + 7, 2 * PART, 3 * PART - 1] {
+            row[token] = 1.0;
+        }
+        row[2 * PART + 1] = f32::NAN;
+        let ends = |row: &[f32]| {
+            let at = |pick: f32, within: f32| drawn(row, [1.0, pick, within]) as usize;
+            [at(0.0, 0.0), at(0.0, LAST), at(LAST, 0.0), at(LAST, LAST)]
+        };
+        assert_eq!(ends(&row), [PART + 3, PART + 7, 2 * PART, 3 * PART - 1]);
+        row[3 * PART + 4] = 1.0;
+        assert_eq!(ends(&row)[3], 3 * PART + 4, "the last part is shorter");
+        assert_eq!(ends(&[7.0]), [0; 4]);
+        assert_eq!(ends(&[f32::NAN, 7.0]), [1; 4]);
+        assert_eq!(ends(&[f32::NAN, none, -7.0, none]), [2; 4]);
+        assert_eq!(ends(&[0.0, f32::INFINITY, f32::INFINITY]), [1; 4], "the first of the largest");
+        for row in [&[][..], &[f32::NAN; 3], &[none; 3]] {
+            assert_eq!(ends(row), [0; 4]);
+        }
+        assert_eq!(walk_parts(&[0.0; 9], &[0.0], [0.5, 0.5]), None, "no token has a weight");
+    }
+
+    #[test]
+    fn the_first_number_picks_a_part_and_the_second_a_token_in_it() {
+        let mut row = vec![f32::NEG_INFINITY; 2 * PART];
+        // A quarter and three quarters of the weight; in the second part a third and two.
+        (row[5], row[PART], row[PART + 9]) = (0.0, 0.0, libm::logf(2.0));
+        let at = |pick, within| drawn(&row, [std::f32::consts::LOG2_E, pick, within]) as usize;
+        for within in [0.0, 0.5, LAST] {
+            assert_eq!((at(0.0, within), at(0.2499, within)), (5, 5));
+        }
+        for pick in [0.2501, 0.7, LAST] {
+            assert_eq!((at(pick, 0.0), at(pick, 0.3332)), (PART, PART));
+            assert_eq!((at(pick, 0.3335), at(pick, LAST)), (PART + 9, PART + 9));
+        }
+    }
+
+    #[test]
+    fn draws_by_a_grid_of_numbers_follow_the_softmax() {
+        const N: usize = 256;
+        let noise = |i: usize| (i as u32).wrapping_mul(2_654_435_761) >> 8;
+        let row: Vec<f32> = (0..2 * PART + 900).map(|i| noise(i) as f32 / (1 << 21) as f32).collect();
+        let temperature = 0.7;
+        let (mut weights, mut sums) = (Vec::new(), Vec::new());
+        weigh(&row, max(&row), 1.0 / temperature, 0.0, &mut weights, &mut sums);
+        let mut counts = vec![0usize; row.len()];
+        let number = |i: usize| (i as f64 + 0.5) / N as f64;
+        for (i, j) in (0..N).flat_map(|i| (0..N).map(move |j| (i, j))) {
+            counts[walk_parts(&weights, &sums, [number(i), number(j)]).unwrap() as usize] += 1;
+        }
+        let exact: Vec<f64> = row.iter().map(|x| libm::exp(f64::from(*x) / f64::from(temperature))).collect();
+        let all: f64 = exact.iter().sum();
+        for (part, (weights, counts)) in exact.chunks(PART).zip(counts.chunks(PART)).enumerate() {
+            let sum: f64 = weights.iter().sum();
+            for (token, (weight, count)) in weights.iter().zip(counts).enumerate() {
+                // Both numbers of a grid are right to one step.
+                let (of_part, of_token, step) = (sum / all, weight / sum, 1.0 / N as f64);
+                let near = (of_part + of_token + step) * step;
+                let (share, expected) = (*count as f64 / (N * N) as f64, of_part * of_token);
+                assert!((share - expected).abs() <= near, "part {part}, token {token}: {share} for {expected}");
+            }
         }
     }
 }

@@ -32,6 +32,13 @@ pub fn uniform(seed: u64, choice: u32, position: u64) -> f64 {
     bits as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
+/// Two numbers in [0, 1) with 24 random bits each, for a draw in two levels of the token at `position`.
+pub fn pair(seed: u64, choice: u32, position: u64) -> [f32; 2] {
+    let counter = [position as u32, (position >> 32) as u32, choice, 0];
+    let [_, _, first, second] = philox(counter, [seed as u32, (seed >> 32) as u32]);
+    [first, second].map(|word| (word >> 8) as f32 * (1.0 / (1u32 << 24) as f32))
+}
+
 /// The seed of prompt number `prompt` of several that are answered with one seed: its draws are those of a request of its own
 /// with this seed. Number 0 has `seed` itself; the others have 53 bits, so that every JSON reader keeps them.
 pub fn prompt_seed(seed: u64, prompt: u64) -> u64 {
@@ -80,6 +87,37 @@ mod tests {
         }
         let mean = (0..10_000).map(|p| uniform(7, 3, p)).sum::<f64>() / 10_000.0;
         assert!((mean - 0.5).abs() < 0.02, "mean {mean}");
+    }
+
+    #[test]
+    fn pairs_are_in_range_and_differ_by_seed_choice_and_position() {
+        let base = pair(1, 0, 0);
+        let whole = |x: f32| x * (1 << 24) as f32;
+        for drawn in [pair(2, 0, 0), pair(1, 1, 0), pair(1, 0, 1), pair(1, 0, 1 << 32), pair(1 << 32, 0, 0)] {
+            for (x, other) in drawn.into_iter().zip(base) {
+                assert!((0.0..1.0).contains(&x) && whole(x).fract() == 0.0 && x != other);
+            }
+        }
+        let finest = (0..1_000).flat_map(|p| pair(1, 0, p)).filter(|x| whole(*x) as u32 % 2 == 1).count();
+        assert!((900..1_100).contains(&finest), "{finest} of 2000 have the last of 24 bits");
+    }
+
+    #[test]
+    fn the_numbers_of_a_pair_and_the_single_one_say_nothing_of_each_other() {
+        let n = 10_000;
+        let of = |p: u64| {
+            let [a, b] = pair(7, 3, p).map(f64::from);
+            [a, b, uniform(7, 3, p)].map(|x| x - 0.5)
+        };
+        for (i, j) in [(0, 1), (0, 2), (1, 2)] {
+            // The variance of a uniform number is 1/12; a sum of n products has sqrt(n) / 12 around 0.
+            let products: f64 = (0..n).map(|p| of(p)[i] * of(p)[j]).sum();
+            assert!(products.abs() < 4.0 * (n as f64).sqrt() / 12.0, "{i} and {j}: {products}");
+        }
+        for i in 0..3 {
+            let mean = (0..n).map(|p| of(p)[i]).sum::<f64>() / n as f64;
+            assert!(mean.abs() < 0.01, "{i}: {mean}");
+        }
     }
 
     #[test]

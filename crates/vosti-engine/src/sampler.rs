@@ -7,15 +7,19 @@
 //! min-p, top-k, typical-p, top-p, draw.
 //!
 //! A choice reads no more of its row than it needs. A greedy choice reads the best token; a draw among the k largest reads
-//! the device's list of largest logits, if that list is long enough. The token is always the one that the whole row would
-//! give.
+//! the device's list of largest logits, if that list is long enough; a draw by temperature alone reads the token that the device
+//! draws by the random numbers of the position, if it draws. The token is the one that the whole row would give; that of the
+//! device's draw is, up to the rounding of sums.
 
 use crate::sampling::{Sampling, SamplingParams};
 use crate::text::StopMatcher;
 use crate::{FinishReason, Token, math, random};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use vosti_core::Reads;
+use vosti_core::{Draw, Reads};
+
+/// Counts up when a seed gives other tokens of the same logits. A deployment's fingerprint has it.
+pub const VERSION: u32 = 2;
 
 /// Restricts which token may come next: a grammar, a JSON schema. Must be a function of the tokens accepted so far.
 pub trait Constraint: Send {
@@ -32,6 +36,8 @@ pub struct SamplerState {
     choice: u32,
     /// Logits in each of the device's lists; 0 if it makes none.
     listed: usize,
+    /// Whether the device draws tokens.
+    drawn: bool,
     /// Position of the next token in the sequence.
     position: u64,
     generated: usize,
@@ -53,6 +59,7 @@ impl SamplerState {
         Self {
             choice,
             listed: 0,
+            drawn: false,
             position: prompt.len() as u64,
             generated: 0,
             prompt: prompt_tokens.iter().copied().collect(),
@@ -67,10 +74,10 @@ impl SamplerState {
         }
     }
 
-    /// The same, on a device whose lists have `listed` logits (0: it makes no lists). A choice among at most that many tokens
-    /// reads the list instead of the row.
-    pub fn with_lists(self, listed: usize) -> Self {
-        Self { listed, ..self }
+    /// The same, on a device whose lists have `listed` logits (0: it makes no lists), and that draws tokens or not. A choice among at
+    /// most that many tokens reads the list instead of the row, and a draw from the whole row is the device's.
+    pub fn on_device(self, listed: usize, drawn: bool) -> Self {
+        Self { listed, drawn, ..self }
     }
 
     /// Why the sampler ended the sequence, once it did.
@@ -90,7 +97,7 @@ impl SamplerState {
 
     fn changes_logits(&self) -> bool {
         let p = &self.sampling;
-        self.counts_tokens() || !p.logit_bias.is_empty() || self.constraint.is_some() || p.tokens_min > 0
+        self.counts_tokens() || !p.logit_bias.is_empty() || self.constraint.is_some() || self.generated < p.tokens_min
     }
 
     /// The part of the row that the choice reads.
@@ -100,6 +107,7 @@ impl SamplerState {
             true => Reads::Row,
             false if p.temperature == 0.0 => Reads::Best,
             false if p.top_k > 0 && p.top_k as usize <= self.listed => Reads::Top,
+            false if self.drawn && p.top_k == 0 && p.min_p == 0.0 && !narrows(p) => Reads::Drawn(self.numbers(0)),
             false => Reads::Row,
         }
     }
@@ -107,6 +115,14 @@ impl SamplerState {
     /// The random number of this position, in [0, 1).
     fn unit(&self) -> f64 {
         random::uniform(self.sampling.seed, self.choice, self.position)
+    }
+
+    /// By what a device draws the token that comes `ahead` tokens after the next one.
+    fn numbers(&self, ahead: usize) -> Draw {
+        let [part, within] = random::pair(self.sampling.seed, self.choice, self.position + ahead as u64);
+        let scale = (inverse(&self.sampling) * std::f32::consts::LOG2_E).min(f32::MAX);
+        let [scale, part, within] = [scale, part, within].map(f32::to_bits);
+        Draw { scale, part, within }
     }
 
     /// Bias, constraint and penalties, in place. Tokens beyond a row that is narrower than the vocabulary have no logit.
@@ -245,13 +261,22 @@ impl vosti_core::Sampler for TokenSampler {
         } else if p.top_k > 0 {
             draw_listed(p, &math::top(row, p.top_k as usize), state.unit())
         } else {
-            draw(p, row, state.unit(), (weights, sums))
+            draw(state, row, (weights, sums))
         };
         (token, state.accept(token))
     }
 
     fn reads(&self, state: &SamplerState) -> Reads {
         state.reads()
+    }
+
+    fn guess(&self, state: &SamplerState, ahead: usize) -> Draw {
+        state.numbers(ahead)
+    }
+
+    fn sample_drawn(&self, state: &mut SamplerState, drawn: Token) -> (Token, bool) {
+        let token = drawn.min(self.vocab.saturating_sub(1));
+        (token, state.accept(token))
     }
 
     fn sample_best(&self, state: &mut SamplerState, best: Token) -> (Token, bool) {
@@ -267,8 +292,9 @@ impl vosti_core::Sampler for TokenSampler {
     }
 }
 
-/// Draws from a whole row with `unit` in [0, 1). The result is a function of the arguments other than `memory`.
-fn draw(p: &SamplingParams, logits: &[f32], unit: f64, memory: (&mut Vec<f32>, &mut Vec<f64>)) -> Token {
+/// Draws from a whole row. The result is a function of the arguments other than `memory`.
+fn draw(state: &SamplerState, logits: &[f32], memory: (&mut Vec<f32>, &mut Vec<f64>)) -> Token {
+    let p = &state.sampling;
     let largest = math::max(logits);
     if !largest.is_finite() {
         return math::first_largest(logits);
@@ -276,11 +302,12 @@ fn draw(p: &SamplingParams, logits: &[f32], unit: f64, memory: (&mut Vec<f32>, &
     let (weights, sums) = memory;
     math::weigh(logits, largest, inverse(p), p.min_p, weights, sums);
     let all = sums.iter().sum();
-    let drawn = if p.top_p >= 1.0 && p.typical_p >= 1.0 {
-        walk_blocks(weights, sums, unit * all)
-    } else {
+    let drawn = if narrows(p) {
         let kept = kept_of_weights(p, weights, all);
-        walk(kept.iter().copied(), 0.0, unit * total(&kept))
+        math::walk(kept.iter().copied(), state.unit() * total(&kept))
+    } else {
+        let numbers = random::pair(p.seed, state.choice, state.position);
+        math::walk_parts(weights, sums, numbers.map(f64::from))
     };
     drawn.unwrap_or_else(|| math::first_largest(logits))
 }
@@ -292,7 +319,7 @@ fn draw_listed(p: &SamplingParams, top: &[(Token, f32)], unit: f64) -> Token {
         return first;
     }
     let kept = kept_of_list(p, top, largest);
-    walk(kept.iter().copied(), 0.0, unit * total(&kept)).unwrap_or(first)
+    math::walk(kept.iter().copied(), unit * total(&kept)).unwrap_or(first)
 }
 
 /// The tokens that a draw chooses among, with their weights.
@@ -302,7 +329,7 @@ fn kept(p: &SamplingParams, row: &[f32], largest: f32) -> Vec<(Token, f32)> {
     }
     let (mut weights, mut sums) = (Vec::new(), Vec::new());
     math::weigh(row, largest, inverse(p), p.min_p, &mut weights, &mut sums);
-    if p.top_p >= 1.0 && p.typical_p >= 1.0 {
+    if !narrows(p) {
         return weights.into_iter().enumerate().map(|(token, weight)| (token as Token, weight)).collect();
     }
     kept_of_weights(p, &weights, sums.iter().sum())
@@ -333,6 +360,11 @@ fn kept_of_list(p: &SamplingParams, top: &[(Token, f32)], largest: f32) -> Vec<(
     kept
 }
 
+/// Whether a draw is from fewer tokens than those of the row that `top_k` and `min_p` leave.
+fn narrows(p: &SamplingParams) -> bool {
+    p.top_p < 1.0 || p.typical_p < 1.0
+}
+
 /// The factor of logits, 1 / temperature. It is finite for every temperature, so that the weight of the largest logit is 1.
 fn inverse(p: &SamplingParams) -> f32 {
     (1.0 / p.temperature).min(f32::MAX)
@@ -340,41 +372,6 @@ fn inverse(p: &SamplingParams) -> f32 {
 
 fn total(kept: &[(Token, f32)]) -> f64 {
     kept.iter().map(|(_, weight)| f64::from(*weight)).sum()
-}
-
-/// The first token at which the running sum of weights, beginning with `sum`, exceeds `target`. If rounding keeps the sum at or
-/// below it, the last token with a positive weight.
-fn walk(tokens: impl Iterator<Item = (Token, f32)>, mut sum: f64, target: f64) -> Option<Token> {
-    let mut last = None;
-    for (token, weight) in tokens {
-        if weight > 0.0 {
-            sum += f64::from(weight);
-            last = Some(token);
-            if sum > target {
-                break;
-            }
-        }
-    }
-    last
-}
-
-/// Like [`walk`] over all tokens, but adds the known sums of blocks first: the first block that takes the running sum past the
-/// target has the token.
-fn walk_blocks(weights: &[f32], sums: &[f64], target: f64) -> Option<Token> {
-    let mut before = 0.0;
-    let mut last = None;
-    for (block, (weights, sum)) in weights.chunks(math::BLOCK).zip(sums).enumerate() {
-        if *sum > 0.0 {
-            last = Some((block, weights, before));
-            if before + sum > target {
-                break;
-            }
-            before += sum;
-        }
-    }
-    let (block, weights, before) = last?;
-    let first = block * math::BLOCK;
-    walk(weights.iter().enumerate().map(|(i, weight)| ((first + i) as Token, *weight)), before, target)
 }
 
 /// Tokens that can be in the nucleus, most likely first. Lighter tokens are left out to keep the sort short: all of them

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use vosti_check::symbolic::{SymbolicDevice, answer, program};
 use vosti_core::{Device, DeviceError, Dtype, PAGE, PartDecl, Program, StepPlan, Token};
 use vosti_engine::{
-    Counters, Engine, EngineError, Event, FinishReason, Policy, Request, RequestId, Sampling, SamplingParams,
+    Counters, Drafter, Engine, EngineError, Event, FinishReason, Policy, Request, RequestId, Sampling, SamplingParams,
     Speculation, Usage,
 };
 
@@ -122,6 +122,43 @@ fn foreseen_tokens_take_fewer_steps_and_change_no_token() {
     misled.submit(Request { foreseen: vec![wrong], ..Request::new(prompt(50, 3), sampling()) }).unwrap();
     let (tokens, ended, _) = run(&mut misled)[&(0, 0)].clone();
     assert_eq!((tokens, ended), (right, reason));
+}
+
+/// A drafter that knows the answers.
+struct Knows(Vec<Vec<Token>>);
+
+impl Drafter for Knows {
+    fn draft(&mut self, _: u64, history: &[Token], drafts_max: usize) -> Vec<Token> {
+        let known = self.0.iter().find(|known| known.starts_with(history)).expect("a history that is known");
+        known[history.len()..].iter().copied().take(drafts_max.min(6)).collect()
+    }
+
+    fn forget(&mut self, _: u64) {}
+}
+
+/// Numbers for draws behind drafts are guessed, and a temperature changes nothing of the guess: every right draft is taken.
+#[test]
+fn right_drafts_of_what_the_device_draws_are_all_accepted() {
+    let program = one_group(400);
+    let request = |seed: u64| {
+        let params = SamplingParams { temperature: 1.5, tokens_max: 80, seed, ..SamplingParams::default() };
+        Request { token_logits: seed == 2, ..Request::new(prompt(50, seed as u32), Sampling::new(params).unwrap()) }
+    };
+    let right: Vec<Vec<Token>> = (0..3).map(|seed| answer(&program, WEIGHTS, &request(seed), 0).tokens).collect();
+    assert!(right[0] != right[1] && right[1] != right[2]);
+    let outcome = |knows: bool| {
+        let mut engine = engine(&program, &[32], Policy { speculation: Speculation::NGRAM, ..Policy::default() });
+        let history = |seed: usize| [prompt(50, seed as u32), right[seed].clone()].concat();
+        let drafter = Knows((0..3).map(history).collect());
+        engine.set_drafter(knows.then(|| Box::new(drafter) as Box<dyn Drafter>));
+        (0..3).for_each(|seed| _ = engine.submit(request(seed)).unwrap());
+        let tokens: Vec<Vec<Token>> = run(&mut engine).into_values().map(|(tokens, ..)| tokens).collect();
+        assert_eq!(tokens, right);
+        *engine.counters()
+    };
+    let (plain, told) = (outcome(false), outcome(true));
+    assert_eq!((plain.drafts_proposed, told.drafts_proposed), (0, told.drafts_accepted));
+    assert!(told.drafts_accepted > 180 && told.steps < plain.steps / 4, "{told:?}");
 }
 
 #[test]

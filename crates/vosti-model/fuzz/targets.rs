@@ -12,7 +12,7 @@ const TEXT: &str = "Hello, naïve 日本 🙂 42\n";
 pub fn gguf(data: &[u8]) -> bool {
     let Ok(metadata) = Metadata::parse("fuzz.gguf", data) else { return false };
     if let Ok(decoder) = families::from_gguf(&metadata) {
-        plan(&decoder, &Target::named("cpu").with_lists(), Some(8)).ok();
+        plan(&decoder, &Target::named("cpu").with_choices(), Some(8)).ok();
     }
     if let Ok(tokenizer) = Tokenizer::from_gguf(&metadata) {
         encodes(&tokenizer);
@@ -36,7 +36,7 @@ pub fn blocks(code: u32, data: &[u8]) -> bool {
 pub fn config(data: &[u8]) -> bool {
     let Ok(config) = vosti_model::json::parse(data) else { return false };
     let Ok(decoder) = families::from_config("config.json", &config) else { return false };
-    let plan = plan(&decoder, &Target::named("cpu").with_lists(), Some(8));
+    let plan = plan(&decoder, &Target::named("cpu").with_choices(), Some(8));
     plan.is_ok_and(|plan| {
         assert!(plan.program.check().is_ok());
         true

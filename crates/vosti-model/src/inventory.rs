@@ -108,8 +108,6 @@ pub(crate) const EXPERTS_MAX: u32 = 512;
 
 /// Rooms for the stretches of a vocabulary from which a row's list is made: the most stretches of each.
 const STRETCHES: [u32; 4] = [1, 16, 64, 128];
-/// Columns of a part of a vocabulary from which a token is drawn.
-const PARTS: [i64; 2] = [256, 2048];
 /// The most tokens of a vocabulary.
 pub(crate) const VOCABULARY_MAX: u32 = 128 * LIST_PART;
 
@@ -148,11 +146,6 @@ pub fn inventory(target: &str) -> Result<BTreeSet<Spec>> {
     let dims = [("KEY_HEADS", 1), ("GROUP", 1), ("DK", STATE.0), ("DV", STATE.1), ("PAGE", PAGE as u32)];
     let dims = dims.map(|(name, value)| (name, Const::Int(value.into())));
     texts.insert(specialise(target, "store_delta", Dtype::F32, &dims)?.text());
-    for part in PARTS {
-        let dims = [("V", part), ("PARTS", 1), ("PART", part)].map(|(name, value)| (name, Const::Int(value)));
-        texts.insert(specialise(target, "draw_part", Dtype::Bf16, &dims)?.text());
-    }
-    texts.insert(specialise(target, "draw_combine", Dtype::Bf16, &[("PARTS", Const::Int(1))])?.text());
     let (name, text) = TINY[0];
     for stretches in STRETCHES {
         let decoder = Decoder { vocab: stretches * LIST_PART, ..read(name, text)?.0 };
@@ -235,7 +228,7 @@ fn with_mambas(decoder: &Decoder, (state, head_dim): (u32, u32)) -> Decoder {
 
 /// The texts of a model: with its matrices in the activations' type, and with its matrices in blocks.
 fn needed(decoder: &Decoder, target: &str, act: Dtype) -> Result<BTreeSet<Spec>> {
-    let target = Target::named(target).with_act(act).with_lists().with_arithmetic(Arithmetic::Integers16);
+    let target = Target::named(target).with_act(act).with_choices().with_arithmetic(Arithmetic::Integers16);
     let mut texts = BTreeSet::new();
     for format in [None, Some(&FORMATS[0])] {
         let plan = plan_with(decoder, &target, Some(1), &|_| format)?;

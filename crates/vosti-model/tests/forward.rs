@@ -439,7 +439,7 @@ fn check(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tiny").join(name);
     let config = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
     let decoder = families::from_config("config.json", &config).unwrap();
-    let plan = plan(&decoder, &Target::named("cpu").with_act(Dtype::F32).with_lists(), None).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_act(Dtype::F32).with_choices(), None).unwrap();
     let files = TensorFiles::open_folder(&folder).unwrap();
     let golden = std::fs::read(folder.join("golden.safetensors")).unwrap();
     let golden = SafeTensors::deserialize(&golden).unwrap();

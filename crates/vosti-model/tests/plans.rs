@@ -19,7 +19,7 @@ fn every_known_configuration_gives_a_well_formed_program() {
             let config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
             let decoder = families::from_config("config.json", &config).unwrap();
             for target in vosti_kernels::targets() {
-                let plan = plan(&decoder, &Target::named(target).with_lists(), None).unwrap();
+                let plan = plan(&decoder, &Target::named(target).with_choices(), None).unwrap();
                 plan.program.check().unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
                 let bound = plan.bindings.iter().flat_map(|b| &b.launches).flat_map(|l| &l.weights);
                 for (parameter, name) in bound {
@@ -34,7 +34,7 @@ fn every_known_configuration_gives_a_well_formed_program() {
 fn layers_of_equal_window_and_shape_share_a_cache_group() {
     let text = include_str!("../configs/gemma-4-31b.json");
     let decoder = families::from_config("gemma-4-31b", &serde_json::from_str(text).unwrap()).unwrap();
-    let plan = plan(&decoder, &Target::named("cpu").with_lists(), Some(4096)).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_choices(), Some(4096)).unwrap();
     let shapes: Vec<_> = plan.program.groups.iter().map(|g| (g.window, g.entry[0].heads, g.entry[0].width)).collect();
     assert_eq!(shapes, [(Some(1024), 16, 256), (None, 4, 512)]);
     assert_eq!(plan.program.layers.len(), 60);
@@ -69,7 +69,7 @@ fn attentions(
     decoder: &vosti_model::decoder::Decoder,
     context: Option<u32>,
 ) -> Vec<(Option<u32>, Vec<String>, Vec<Scratch>)> {
-    let plan = plan(decoder, &Target::named("cpu").with_lists(), context).unwrap();
+    let plan = plan(decoder, &Target::named("cpu").with_choices(), context).unwrap();
     let attends = plan.program.ops.iter().filter_map(|op| match op {
         vosti_core::Op::Attend { k, window, .. } => Some((*window, &plan.bindings[*k as usize])),
         _ => None,
@@ -153,7 +153,7 @@ fn the_second_table_of_per_layer_embeddings_is_read_by_rows_alone() {
 fn layers_that_share_a_cache_store_nothing() {
     let text = include_str!("tiny/gemma4-shared/config.json");
     let decoder = families::from_config("gemma4-shared", &serde_json::from_str(text).unwrap()).unwrap();
-    let plan = plan(&decoder, &Target::named("cpu").with_act(Dtype::F32).with_lists(), None).unwrap();
+    let plan = plan(&decoder, &Target::named("cpu").with_act(Dtype::F32).with_choices(), None).unwrap();
     let stores = plan.program.ops.iter().filter(|op| matches!(op, vosti_core::Op::StoreKv { .. })).count();
     let attends: Vec<u32> = plan
         .program
@@ -176,7 +176,7 @@ fn every_weight_of_every_tiny_model_loads_in_the_shape_its_recipe_says() {
         let decoder = families::from_config("config.json", &config).unwrap();
         let files = TensorFiles::open_folder(&folder).unwrap();
         for act in [Dtype::Bf16, Dtype::F32] {
-            let plan = plan(&decoder, &Target::named("cpu").with_act(act).with_lists(), None).unwrap();
+            let plan = plan(&decoder, &Target::named("cpu").with_act(act).with_choices(), None).unwrap();
             let weights = Weights::new(&files, &plan);
             for name in plan.weights.keys() {
                 let tensor = weights.load(name).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));

@@ -584,7 +584,7 @@ pub fn plan_with(config: &str, changes: &[(&str, usize)], target: &str, context:
         config[*key] = (*number).into();
     }
     let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
-    vosti_model::plan(&decoder, &Target::named(target).with_lists(), Some(context)).unwrap()
+    vosti_model::plan(&decoder, &Target::named(target).with_choices(), Some(context)).unwrap()
 }
 
 /// Numbers that depend on a weight's name: around zero, and small enough that logits stay moderate.

@@ -24,6 +24,8 @@ pub enum WiringError {
         "the program's logits must be read by one op that reads nothing else and writes one number for each selected row, and besides it only by an op that makes lists"
     )]
     Outputs,
+    #[error("what draws tokens writes a buffer of the program or a page: this is a bug, report it")]
+    Draws,
     #[error(
         "steps of {rows} rows ({selected} selected) over contexts of {context} tokens in {tables} page tables are more than kernels are proved for: choose fewer rows or a shorter context"
     )]

@@ -7,6 +7,7 @@
 
 pub mod caches;
 pub mod error;
+pub mod outputs;
 pub mod step;
 pub mod uniform;
 pub mod weights;
@@ -14,9 +15,10 @@ pub mod wiring;
 
 pub use caches::{caches, most_pages, page_bytes, pages_in, pool, pool_bytes, state_bytes};
 pub use error::WiringError;
-pub use step::{Ints, Metadata, evenly, image, listed};
+pub use outputs::{Lists, Outputs, outputs};
+pub use step::{Ints, Metadata, drawn, evenly, fill_numbers, image, listed};
 pub use uniform::Uniform;
 pub use vosti_core::{Image, Meta, Tiling};
 pub use vosti_kernels::{Quantised, TensorData};
 pub use weights::{WeightError, Weights};
-pub use wiring::{Bound, Kernel, Lists, Outputs, Size, Way, Wired, Wiring, outputs, signature, wire};
+pub use wiring::{Bound, Kernel, Size, Way, Wired, Wiring, signature, wire};

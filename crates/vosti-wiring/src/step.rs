@@ -7,7 +7,7 @@ use crate::error::WiringError;
 use crate::wiring::Size;
 use std::ops::Range;
 use vosti_contract::Extent;
-use vosti_core::{Image, ImageError, Meta, Program, StepPlan, Tiling};
+use vosti_core::{Draw, Image, ImageError, Meta, Program, StepPlan, Tiling};
 
 /// A device's array of integers, or its image in host memory.
 pub trait Ints {
@@ -43,12 +43,14 @@ pub struct Metadata<A> {
     image: Image,
     /// The step that was filled wants lists of largest logits.
     listed: bool,
+    /// The step that was filled draws tokens.
+    drawn: bool,
 }
 
 impl<A: Ints> Metadata<A> {
     /// `array` must have [`Image::len`] integers, or [`Metadata::fill`] fails.
     pub fn new(image: Image, array: A) -> Self {
-        Self { array, len: image.len(), image, listed: false }
+        Self { array, len: image.len(), image, listed: false, drawn: false }
     }
 
     /// The device's array.
@@ -82,6 +84,7 @@ impl<A: Ints> Metadata<A> {
             Size::Rows => Extent { rows, tiles: 0, length: 0 },
             Size::Selected => Extent { rows: selected, tiles: 0, length: 0 },
             Size::Listed => Extent { rows: if self.listed { selected } else { 0 }, tiles: 0, length: 0 },
+            Size::Drawn => Extent { rows: if self.drawn { selected } else { 0 }, tiles: 0, length: 0 },
             Size::Tiles(tiling) => Extent { rows, tiles: self.image.tiles(tiling), length: self.image.length() },
         }
     }
@@ -90,7 +93,7 @@ impl<A: Ints> Metadata<A> {
     /// words and no part is filled.
     pub fn fill(&mut self, plan: &StepPlan) -> Result<(), String> {
         self.image.fill(self.array.cells(), plan).map_err(refused)?;
-        self.listed = listed(plan);
+        (self.listed, self.drawn) = (listed(plan), drawn(plan));
         Ok(())
     }
 
@@ -103,7 +106,7 @@ impl<A: Ints> Metadata<A> {
     /// launches are as large as those of a step of so many rows.
     pub fn pack(&mut self, plan: &StepPlan, room: Option<usize>) -> Result<(), String> {
         self.image.pack(self.array.cells(), plan, room).map_err(refused)?;
-        self.listed = listed(plan);
+        (self.listed, self.drawn) = (listed(plan), drawn(plan));
         Ok(())
     }
 }
@@ -133,6 +136,23 @@ pub fn evenly(pages: impl Iterator<Item = usize>, programs: usize, places: usize
 /// Whether a step wants lists of largest logits.
 pub fn listed(plan: &StepPlan) -> bool {
     plan.sequences().iter().any(|s| s.top && s.selected > 0)
+}
+
+/// Whether a step draws tokens.
+pub fn drawn(plan: &StepPlan) -> bool {
+    plan.sequences().iter().any(|s| !s.draws.is_empty())
+}
+
+/// Writes one of a draw's numbers for each selected row, as [`vosti_kernels::Draws::numbers`] orders them; zero, by which anything may be
+/// drawn, for rows of which nobody wants a token.
+pub fn fill_numbers(plan: &StepPlan, number: usize, rows: &mut [f32]) {
+    for s in plan.sequences() {
+        let rows = &mut rows[s.first_selected..s.first_selected + s.selected];
+        rows.fill(0.0);
+        for (row, Draw { scale, part, within }) in rows.iter_mut().zip(&s.draws) {
+            *row = f32::from_bits([scale, part, within].map(|bits| *bits)[number]);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 
 use crate::caches;
 use crate::error::WiringError;
+use crate::outputs::outputs;
 use std::collections::HashMap;
 use vosti_contract::{Const, Contract, Extent, Role, Shape};
-use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Meta, Op, Program, RowSet, StepPlan, Tiling, Token, Uses};
-use vosti_kernels::{Binding, Launch, Scratch, Spec};
+use vosti_core::{GroupDecl, LayerDecl, Meta, Program, RowSet, Tiling, Uses};
+use vosti_kernels::{Binding, Draws, Launch, Scratch, Spec};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -52,6 +53,8 @@ pub enum Size {
     Selected,
     /// The selected rows if the step wants lists of largest logits, otherwise none.
     Listed,
+    /// The selected rows if the step draws tokens, otherwise none.
+    Drawn,
     /// The query tiles of a tiling: an index into [`Wiring::tilings`].
     Tiles(usize),
 }
@@ -60,7 +63,7 @@ impl Size {
     /// The amount of work in the largest step, of requests of up to `context` positions.
     pub fn most(self, rows_max: usize, selected_max: usize, context: usize) -> Extent {
         match self {
-            Size::Selected | Size::Listed => Extent { rows: selected_max, tiles: 0, length: 0 },
+            Size::Selected | Size::Listed | Size::Drawn => Extent { rows: selected_max, tiles: 0, length: 0 },
             // A tile has at least one row.
             Size::Rows | Size::Tiles(_) => Extent { rows: rows_max, tiles: rows_max, length: context },
         }
@@ -132,6 +135,8 @@ impl Wired {
 /// All launches of a step, without memory.
 #[derive(Debug)]
 pub struct Wiring<K> {
+    /// The program, and what draws tokens behind it: the row buffers are numbered by it.
+    pub whole: Program,
     /// Each specialisation once.
     pub kernels: Vec<K>,
     /// In the order in which they run.
@@ -187,44 +192,59 @@ struct Use<'a> {
     end: usize,
     /// Rows that a step has at most.
     rows_max: usize,
-    /// The op only makes lists of largest logits.
-    listing: bool,
+    /// The work of an op that does not run in every step.
+    sometimes: Option<Size>,
 }
 
-/// Wires a program for steps of up to `rows_max` rows. `load` is called once for each specialisation. An error if a binding is
-/// missing, a kernel has a role that its op does not give, or kernels disagree on a buffer's element type.
+/// Wires a program, and what draws tokens behind it, for steps of up to `rows_max` rows. `load` is called once for each
+/// specialisation. An error if what draws writes a buffer of the program or a page, a binding is missing, a kernel has a role that
+/// its op does not give, or kernels disagree on a buffer's element type.
 ///
 /// Launches with scratch run once for each part of the step for whose rows scratch has room. A query tile ends where a part
 /// ends, and that does not change its rows' results.
 pub fn wire<K: Kernel, E: From<WiringError>>(
     program: &Program,
     bindings: &[Binding],
+    draws: Option<&Draws>,
     rows_max: usize,
     load: impl FnMut(&Spec) -> Result<K, E>,
 ) -> Result<Wiring<K>, E> {
+    let whole = draws.map_or_else(|| program.clone(), |draws| draws.behind(program));
+    if draws.is_some_and(|draws| !draws.leave_alone(program)) {
+        return Err(WiringError::Draws.into());
+    }
     let elems = HashMap::new();
-    let wiring = Wiring { kernels: vec![], launches: vec![], weights: vec![], tilings: vec![], scratch: vec![], elems };
+    let wiring = Wiring {
+        whole: whole.clone(),
+        kernels: vec![],
+        launches: vec![],
+        weights: vec![],
+        tilings: vec![],
+        scratch: vec![],
+        elems,
+    };
     let mut builder = Builder { load, by_spec: HashMap::new(), by_name: HashMap::new(), wiring };
     let listing = outputs(program).ok().and_then(|outputs| outputs.lists).map(|lists| lists.ops);
-    for (i, op) in program.ops.iter().enumerate() {
+    for (i, op) in whole.ops.iter().enumerate() {
         let op = op.uses();
         let layer = op.cache_written.map(|write| write.layer).or(op.cache_read.map(|read| read.layer));
         let layer = layer.map(|layer| layer as usize);
         let layer = layer.map(|layer| (layer, program.layers[layer].group as usize));
-        let listing = listing.is_some_and(|ops| ops.contains(&i));
+        let listing = listing.is_some_and(|ops| ops.contains(&i)).then_some(Size::Listed);
+        let sometimes = if i < program.ops.len() { listing } else { Some(Size::Drawn) };
         let unbound = WiringError::Binding { k: op.binding, bindings: bindings.len() };
         let binding = bindings.get(op.binding as usize).ok_or(unbound)?;
         let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
         for first in (0..rows_max.max(1)).step_by(room) {
             let end = first.saturating_add(room);
             let group = layer.map(|(_, group)| &program.groups[group]);
-            let used = Use { op: &op, layer, group, scratch: &binding.scratch, first, end, rows_max, listing };
+            let used = Use { op: &op, layer, group, scratch: &binding.scratch, first, end, rows_max, sometimes };
             for (i, launch) in binding.launches.iter().enumerate() {
                 builder.launch(launch, if i == 0 { &binding.folded } else { &[] }, &used)?;
             }
         }
     }
-    builder.wiring.agree(program)?;
+    builder.wiring.agree()?;
     Ok(builder.wiring)
 }
 
@@ -237,11 +257,10 @@ impl<K: Kernel, F> Builder<K, F> {
         let contract = self.wiring.kernels[kernel].contract();
         let shape = contract.shape_of(&launch.spec.constants);
         let declared: Vec<(Role, String)> = contract.params.iter().map(|p| (p.role, p.name.clone())).collect();
-        let mut size = match used.op.rows {
-            _ if used.listing => Size::Listed,
+        let mut size = used.sometimes.unwrap_or(match used.op.rows {
             RowSet::Selected => Size::Selected,
             RowSet::All => Size::Rows,
-        };
+        });
         let mut params = Vec::with_capacity(declared.len());
         for (role, name) in declared {
             let missing = || WiringError::Role { spec: launch.spec.to_string(), role: format!("{role:?}") };
@@ -364,7 +383,8 @@ fn height(spec: &Spec) -> Option<usize> {
 impl<K: Kernel> Wiring<K> {
     /// Records each buffer's element type: the program's for rows and caches, the kernels' for the others. An error if a kernel
     /// has another type for a buffer.
-    fn agree(&mut self, program: &Program) -> Result<(), WiringError> {
+    fn agree(&mut self) -> Result<(), WiringError> {
+        let program = &self.whole;
         let rows = program.buffers.iter().enumerate().map(|(i, decl)| (Bound::Row(i), decl.dtype));
         let parts = |layer: &LayerDecl| caches::parts(&program.groups[layer.group as usize]);
         let layers = program.layers.iter().map(parts).enumerate();
@@ -396,9 +416,9 @@ impl<K> Wiring<K> {
         self.elems.get(&bound).copied().unwrap_or(usual)
     }
 
-    /// Element type and number of elements of each row buffer of the program.
-    pub fn rows(&self, program: &Program, rows_max: usize, selected_max: usize) -> Vec<(Scalar, usize)> {
-        let decls = program.buffers.iter().enumerate();
+    /// Element type and number of elements of each row buffer.
+    pub fn rows(&self, rows_max: usize, selected_max: usize) -> Vec<(Scalar, usize)> {
+        let decls = self.whole.buffers.iter().enumerate();
         decls
             .map(|(i, decl)| {
                 let many = if decl.rows == RowSet::All { rows_max } else { selected_max };
@@ -406,101 +426,6 @@ impl<K> Wiring<K> {
             })
             .collect()
     }
-}
-
-/// The row buffers that a program makes of its logits, each written by one op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outputs {
-    /// The best token of each selected row, as a number.
-    pub best: usize,
-    /// Lists of the largest logits, if the program computes them.
-    pub lists: Option<Lists>,
-}
-
-/// The largest logits of each selected row in order, and the tokens that have them, as numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lists {
-    /// The row buffer of the logits.
-    pub logits: usize,
-    /// The row buffer of the tokens.
-    pub tokens: usize,
-    /// Logits of a row's list.
-    pub most: usize,
-    /// The indices of the two ops that only make lists.
-    pub ops: [usize; 2],
-}
-
-impl Lists {
-    /// Reads the lists that a step wanted into `lists`, one for each selected row, from the two row buffers: logits, and tokens
-    /// as numbers. A row of a sequence that wants no list has an empty one. A number that is no token of the vocabulary is left
-    /// out.
-    pub fn read(&self, plan: &StepPlan, [logits, tokens]: [&[f32]; 2], vocab: u32, lists: &mut Vec<Vec<(Token, f32)>>) {
-        lists.iter_mut().for_each(Vec::clear);
-        lists.resize_with(lists.len().max(plan.selected().len()), Vec::new);
-        for s in plan.sequences().iter().filter(|s| s.top) {
-            let rows = s.first_selected..s.first_selected + s.selected;
-            for (list, row) in lists[rows.clone()].iter_mut().zip(rows) {
-                let at = row * self.most..(row + 1) * self.most;
-                list.extend(listed_tokens(&logits[at.clone()], &tokens[at], vocab));
-            }
-        }
-    }
-}
-
-fn listed_tokens(logits: &[f32], tokens: &[f32], vocab: u32) -> impl Iterator<Item = (Token, f32)> {
-    // Tokens are whole numbers that FP32 holds exactly. The cast takes NaN and negative numbers for 0, and infinity for the
-    // largest number.
-    let token = move |x: f32| Some(x as Token).filter(|token| x >= 0.0 && x.fract() == 0.0 && *token < vocab);
-    tokens.iter().zip(logits).filter_map(move |(x, logit)| Some((token(*x)?, *logit)))
-}
-
-/// Finds the outputs by which op reads which buffer. One op reads only the logits and writes one number for each row, the best
-/// token. If a second op reads the logits, it writes two buffers of candidates; one op reads only these and writes the lists.
-/// [`WiringError::Outputs`] for any other program.
-pub fn outputs(program: &Program) -> Result<Outputs, WiringError> {
-    let (mut best, mut lists) = (None, None);
-    for (op, outs) in readers(program, &[program.logits])? {
-        if outs.len() == 1 && best.is_none() && width(program, &outs)? == 1 {
-            best = Some(outs[0] as usize);
-        } else if outs.len() == 2 && lists.is_none() {
-            width(program, &outs)?;
-            let [(second, found)] = &readers(program, &outs)?[..] else { return Err(WiringError::Outputs) };
-            let &[logits, tokens] = &found[..] else { return Err(WiringError::Outputs) };
-            // Lists are not computed in every step, so no op may read them.
-            if !readers(program, found)?.is_empty() {
-                return Err(WiringError::Outputs);
-            }
-            let most = width(program, found)? as usize;
-            lists = Some(Lists { logits: logits as usize, tokens: tokens as usize, most, ops: [op, *second] });
-        } else {
-            return Err(WiringError::Outputs);
-        }
-    }
-    Ok(Outputs { best: best.ok_or(WiringError::Outputs)?, lists })
-}
-
-/// The ops that read any of these buffers, each with the buffers that it writes. An error unless they all compute selected rows
-/// and read exactly these buffers.
-fn readers(program: &Program, buffers: &[u32]) -> Result<Vec<(usize, Vec<u32>)>, WiringError> {
-    let used = program.ops.iter().map(Op::uses).enumerate();
-    let found = used.filter(|(_, op)| op.inputs.iter().any(|input| buffers.contains(input)));
-    let alone = |(i, op): (usize, Uses)| match op.rows == RowSet::Selected && op.inputs == buffers {
-        true => Ok((i, op.outputs)),
-        false => Err(WiringError::Outputs),
-    };
-    found.map(alone).collect()
-}
-
-/// The width that these buffers share. An error unless each holds FP32 numbers of selected rows and is written by one op.
-fn width(program: &Program, buffers: &[u32]) -> Result<u32, WiringError> {
-    let decl = |buffer: &u32| program.buffers[*buffer as usize];
-    let width = buffers.first().map(|buffer| decl(buffer).width).ok_or(WiringError::Outputs)?;
-    let right = |buffer: &u32| {
-        let writers = program.ops.iter().filter(|op| op.uses().outputs.contains(buffer)).count();
-        let numbers = BufferDecl { width, dtype: Dtype::F32, rows: RowSet::Selected };
-        decl(buffer) == numbers && writers == 1
-    };
-    if buffers.iter().all(right) { Ok(width) } else { Err(WiringError::Outputs) }
 }
 
 impl<K> Wiring<K> {
@@ -515,55 +440,6 @@ impl<K> Wiring<K> {
 mod tests {
     use super::*;
 
-    /// Logits, best tokens, candidates and lists.
-    fn program() -> Program {
-        let buffer = |width| BufferDecl { width, dtype: Dtype::F32, rows: RowSet::Selected };
-        let row = |ins: &[u32], outs: &[u32]| Op::Rowwise {
-            k: 0,
-            ins: ins.into(),
-            outs: outs.into(),
-            rows: RowSet::Selected,
-        };
-        Program {
-            ops: vec![row(&[6], &[0]), row(&[0], &[1]), row(&[0], &[2, 3]), row(&[2, 3], &[4, 5])],
-            buffers: [9, 1, 8, 8, 4, 4, 2].map(buffer).to_vec(),
-            groups: vec![GroupDecl { window: None, entry: vec![], state: vec![] }],
-            layers: vec![LayerDecl { group: 0 }],
-            logits: 0,
-            vocab: 9,
-            context: 64,
-            kernels: 1,
-        }
-    }
-
-    #[test]
-    fn outputs_are_found_by_who_reads_whom() {
-        let lists = Lists { logits: 4, tokens: 5, most: 4, ops: [2, 3] };
-        assert_eq!(outputs(&program()).unwrap(), Outputs { best: 1, lists: Some(lists) });
-        let refused = |change: fn(&mut Program)| {
-            let mut program = program();
-            change(&mut program);
-            assert!(outputs(&program).is_err(), "{:?}", program.ops);
-        };
-        refused(|p| drop(p.ops.remove(1)));
-        refused(|p| p.ops.push(p.ops[1].clone()));
-        refused(|p| p.ops.push(p.ops[2].clone()));
-        refused(|p| p.ops.push(p.ops[3].clone()));
-        refused(|p| p.ops.truncate(3));
-        refused(|p| {
-            p.buffers.push(p.buffers[4]);
-            p.ops.push(Op::Rowwise { k: 0, ins: [4, 5].into(), outs: [7].into(), rows: RowSet::Selected });
-        });
-        refused(|p| p.buffers[1].width = 2);
-        refused(|p| p.buffers[3].width = 7);
-        refused(|p| p.buffers[5].width = 3);
-        refused(|p| p.buffers[5].dtype = Dtype::Bf16);
-        refused(|p| p.buffers[4].rows = RowSet::All);
-        let mut program = program();
-        program.ops.truncate(2);
-        assert_eq!(outputs(&program).unwrap(), Outputs { best: 1, lists: None });
-    }
-
     #[test]
     fn a_text_whose_parameters_are_not_the_contracts_is_refused_by_name() {
         let spec = vosti_kernels::examples().into_iter().find(|spec| spec.kernel == "embed").unwrap();
@@ -577,15 +453,5 @@ mod tests {
             let error = check(&text).unwrap_err().to_string();
             assert!(error.contains(&stem) && error.contains(says), "{error}");
         }
-    }
-
-    #[test]
-    fn what_stands_for_no_token_is_not_in_a_list() {
-        let list: Vec<_> = listed_tokens(&[2.0, 1.0, f32::NEG_INFINITY], &[7.0, 0.0, 16_777_216.0], 9).collect();
-        assert_eq!(list, [(7, 2.0), (0, 1.0)]);
-        assert_eq!(listed_tokens(&[0.0; 3], &[9.0, 8.0, f32::INFINITY], 9).collect::<Vec<_>>(), [(8, 0.0)]);
-        let no_tokens =
-            [f32::NAN, -f32::NAN, -1.0, f32::NEG_INFINITY, -1e-40, 0.5, f32::INFINITY, f32::MAX, 4_294_967_296.0];
-        assert_eq!(listed_tokens(&[0.0; 9], &no_tokens, u32::MAX).count(), 0);
     }
 }

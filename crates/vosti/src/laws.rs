@@ -89,7 +89,9 @@ pub fn run(
     }
     let deployment = Rc::new(deployment);
     // A device that cannot be made is an error of its own, and breaks no law.
-    drop(device(&deployment, &program)?);
+    let made = device(&deployment, &program)?;
+    let choices = Choices { lists: made.top_max() > 0, draws: made.draws() };
+    drop(made);
     let bench = |program: Program| {
         let (deployment, own) = (deployment.clone(), program.clone());
         let made = move || device(&deployment, &own).map_err(|error| Broken(error.to_string()));
@@ -112,7 +114,7 @@ pub fn run(
             break;
         }
         let broken = broken_by(&subject).err().map(|broken| broken.to_string());
-        results.push(LawResult { law, broken, untried: untried(law, &program) });
+        results.push(LawResult { law, broken, untried: untried(law, &program, choices) });
         progress.done(results.len() as u64);
     }
     if results.is_empty() {
@@ -161,9 +163,22 @@ fn without_attention(program: &Program) -> Program {
     Program { ops, ..program.clone() }
 }
 
-/// The part of a law that a model's weights, windows or context leave untried.
-fn untried(law: &str, program: &Program) -> Option<&'static str> {
+/// What a device does of a choice.
+#[derive(Clone, Copy)]
+struct Choices {
+    lists: bool,
+    draws: bool,
+}
+
+/// The part of a law that a model's weights, windows or context, or what the device leaves to the sampler, leave untried.
+fn untried(law: &str, program: &Program, choices: Choices) -> Option<&'static str> {
     match law {
+        "lists_are_brought" | "a_list_has_the_rows_largest_in_order" if !choices.lists => {
+            Some("this device makes no lists: the sampler finds a row's largest logits")
+        }
+        "drawn_tokens_are_brought" | "a_drawn_token_depends_on_its_row_and_numbers" if !choices.draws => {
+            Some("this device draws no tokens: the sampler does")
+        }
         "what_is_stored_is_finite" | "clearing_leaves_finite_slots" => {
             Some("pages held finite numbers only: no token of this model stores others")
         }
@@ -196,7 +211,7 @@ mod tests {
             let path = format!("{}/../vosti-model/{name}", env!("CARGO_MANIFEST_DIR"));
             let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
             let decoder = vosti_model::families::from_config(name, &config).unwrap();
-            let target = Target::named("cpu").with_lists();
+            let target = Target::named("cpu").with_choices();
             let program = vosti_model::plan(&decoder, &target, Some(512)).unwrap().program;
             let rows = without_attention(&program);
             let plain = |op: &Uses| !op.tokens && op.cache_read.is_none() && op.cache_written.is_none();

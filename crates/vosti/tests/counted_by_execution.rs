@@ -22,7 +22,10 @@ fn what_blocks_move_by_execution_is_what_the_arithmetic_says() {
     config["vocab_size"] = 1000.into();
     let decoder = vosti_model::families::from_config("config.json", &config).unwrap();
     let plan = plan(&decoder, &Target::named(TARGET), Some(2048)).unwrap();
-    let steps = [Step { sequences: 4, tokens: 1, depth: 1500 }, Step { sequences: 1, tokens: 130, depth: 0 }];
+    let steps = [
+        Step { sequences: 4, tokens: 1, depth: 1500, draws: true },
+        Step { sequences: 1, tokens: 130, depth: 0, draws: false },
+    ];
     let specs = vosti_model::plan::specs(&plan);
     let artifacts = Toolchain::with_python(python).compile_checked_in(TARGET, &specs).unwrap();
     let counters: BTreeMap<String, Counter> =

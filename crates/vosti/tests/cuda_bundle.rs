@@ -19,7 +19,7 @@ fn plan(name: &str) -> ModelPlan {
     let path = format!("{}/../vosti-model/configs/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let config = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let decoder = vosti_model::families::from_config(name, &config).unwrap();
-    vosti_model::plan(&decoder, &Target::named(TARGET).with_lists(), Some(1024)).unwrap()
+    vosti_model::plan(&decoder, &Target::named(TARGET).with_choices(), Some(1024)).unwrap()
 }
 
 /// A Python with the pinned Triton.

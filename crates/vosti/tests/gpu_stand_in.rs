@@ -50,7 +50,7 @@ impl Place {
     /// As `vosti prepare` does, with TTIR in place of machine code.
     fn prepare(&self) {
         let source = ModelSource::open(&self.config()).unwrap();
-        let plan = source.plan(&Target::named(TARGET).with_lists(), None).unwrap();
+        let plan = source.plan(&Target::named(TARGET).with_choices(), None).unwrap();
         let files = Model::of_files(&self.config()).unwrap();
         let cubins = vosti_model::plan::specs(&plan).iter().map(cubin).collect();
         let bundle = Bundle::built_in().unwrap().with_cubins(cubins);
@@ -318,7 +318,7 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
         "`probe` failed after",
         "vosti probe tests GPUs: give --device cuda",
         "Probes: not run.",
-        "Device laws: 22 of 22 hold.",
+        "Device laws: 25 of 25 hold.",
         "pairs equal, passed.",
         "| prefill 16, depth 32 |",
         "| decode, batch 2, depth 0 |",

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use vosti_core::{
-    Core, CoreError, Device, DeviceError, PAGE, Program, Reads, RequestId, Sampler, Select, StepPlan, Token,
+    Core, CoreError, Device, DeviceError, Draw, PAGE, Program, Reads, RequestId, Sampler, Select, StepPlan, Token,
 };
 use vosti_engine::FloatDevice;
 
@@ -35,10 +35,19 @@ impl<D: FloatDevice> Device for Lent<'_, D> {
 }
 
 /// A sampler that gives tokens in a fixed order and ignores logits, so that the history is known in advance. It claims to read
-/// `reads` of each row, so that the device must bring them.
+/// `reads` of each row, so that the device must bring them; a draw is by numbers that differ from token to token.
 pub(super) struct Script {
     vocab: u32,
     reads: Reads,
+}
+
+/// Numbers by which nothing in particular is drawn.
+pub(super) const NO_DRAW: Draw = Draw { scale: 0, part: 0, within: 0 };
+
+/// The numbers of the draw before so many lines, at the scale of `draw`.
+fn numbers(draw: Draw, lines: usize) -> Draw {
+    let number = |salt| ((mix(salt, lines as u64) >> 40) as f32 / (1 << 24) as f32).to_bits();
+    Draw { part: number(1), within: number(2), ..draw }
 }
 
 impl Sampler for Script {
@@ -54,8 +63,20 @@ impl Sampler for Script {
         (lines.pop().unwrap_or(0), false)
     }
 
-    fn reads(&self, _: &Vec<Token>) -> Reads {
-        self.reads
+    fn reads(&self, lines: &Vec<Token>) -> Reads {
+        match self.reads {
+            Reads::Drawn(draw) => Reads::Drawn(numbers(draw, lines.len())),
+            other => other,
+        }
+    }
+
+    fn guess(&self, lines: &Vec<Token>, ahead: usize) -> Draw {
+        let Reads::Drawn(draw) = self.reads else { return NO_DRAW };
+        numbers(draw, lines.len().saturating_sub(ahead))
+    }
+
+    fn sample_drawn(&self, lines: &mut Vec<Token>, _: Token) -> (Token, bool) {
+        self.sample(lines, &[])
     }
 
     fn sample_best(&self, lines: &mut Vec<Token>, _: Token) -> (Token, bool) {
@@ -67,13 +88,14 @@ impl Sampler for Script {
     }
 }
 
-/// Requests on a device, and their results: rows of logits, the best token of every selected row, and lists.
+/// Requests on a device, and their results: rows of logits, the best token of every selected row, lists and drawn tokens.
 pub(super) struct Session<'d, D: FloatDevice> {
     pub(super) core: Core<Lent<'d, D>, Script>,
     pub(super) refuses: Rc<Cell<bool>>,
     pub(super) rows: BTreeMap<(RequestId, usize), Row>,
     pub(super) bests: BTreeMap<(RequestId, usize), Token>,
     pub(super) lists: BTreeMap<(RequestId, usize), Vec<(Token, f32)>>,
+    pub(super) drawn: BTreeMap<(RequestId, usize), (Draw, Token)>,
 }
 
 pub(super) fn refused<T>(out: Result<T, CoreError>) -> Verdict<T> {
@@ -93,7 +115,14 @@ impl<'d, D: FloatDevice> Session<'d, D> {
         let refuses = Rc::new(Cell::new(false));
         let lent = Lent { device, refuse: subject.refuse, refuses: refuses.clone() };
         let core = refused(Core::new(lent, Script { vocab: program.vocab, reads }, program.clone()))?;
-        Ok(Self { core, refuses, rows: BTreeMap::new(), bests: BTreeMap::new(), lists: BTreeMap::new() })
+        Ok(Self {
+            core,
+            refuses,
+            rows: BTreeMap::new(),
+            bests: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            drawn: BTreeMap::new(),
+        })
     }
 
     /// A request with this history, of which the first `prompt` tokens are its prompt.
@@ -139,6 +168,9 @@ impl<'d, D: FloatDevice> Session<'d, D> {
                 self.bests.insert(place, device.best(s.first_selected + i));
                 if s.top {
                     self.lists.insert(place, device.top(s.first_selected + i).to_vec());
+                }
+                if let Some(draw) = s.draws.get(i) {
+                    self.drawn.insert(place, (*draw, device.drawn(s.first_selected + i, *draw)));
                 }
             }
         }

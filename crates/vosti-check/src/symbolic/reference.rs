@@ -3,7 +3,8 @@
 use super::{Functions, Row};
 use std::convert::Infallible;
 use std::ops::Range;
-use vosti_core::{Program, Sampler, Token};
+use vosti_core::{Program, Reads, Sampler, Token};
+use vosti_engine::math::drawn_by;
 use vosti_engine::sampler::{SamplerState, TokenSampler};
 use vosti_engine::{FinishReason, Request};
 
@@ -94,12 +95,17 @@ pub struct Answer {
 /// ends.
 pub fn answer(program: &Program, seed: u64, request: &Request, choice: u32) -> Answer {
     let sampler = TokenSampler::new(program.vocab);
-    let mut state = SamplerState::new(&request.sampling, &request.prompt, choice);
+    let mut state = SamplerState::new(&request.sampling, &request.prompt, choice).on_device(0, true);
     let mut reference = Reference::new(program, seed);
     let mut logits: Vec<Vec<f32>> = request.prompt.iter().map(|t| reference.push(*t)).collect();
     let mut tokens = Vec::new();
     loop {
-        let (token, _) = sampler.sample(&mut state, &logits[logits.len() - 1]);
+        let row = &logits[logits.len() - 1];
+        let (token, _) = match sampler.reads(&state) {
+            // Of the whole row it is the same up to rounding.
+            Reads::Drawn(draw) => sampler.sample_drawn(&mut state, drawn_by(row, draw)),
+            _ => sampler.sample(&mut state, row),
+        };
         tokens.push(token);
         let full = request.prompt.len() + tokens.len() >= program.context as usize;
         let reason = state.finish().or(full.then_some(FinishReason::ContextFull));

@@ -230,7 +230,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
             fixed.sampler.vocab_limit() == fixed.program.vocab,
             ready(world@, *plan, index as int, r0, logits), logits == device.logits_rows(),
             readable::<S>(*plan, index as int, r0, device.brought()),
-            go ==> s.brings(S::reads_of(S::state_bits(&request.state))),
+            go ==> s.brings(s.end() + accepted, S::reads_of(S::state_bits(&request.state))),
             s == plan.sequences@[index as int], *sequence == s, s.emits, h == r0.history@.len(),
             ext == r0.history@ + drafts_of(*plan, index as int),
             first_draft == s.first_row + s.rows - s.drafts,
@@ -260,6 +260,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
         let (token, done) = match fixed.sampler.reads(&request.state) {
             Reads::Best => fixed.sampler.sample_best(&mut request.state, device.best(selected)),
             Reads::Top => fixed.sampler.sample_top(&mut request.state, device.top(selected)),
+            Reads::Drawn(draw) => fixed.sampler.sample_drawn(&mut request.state, device.drawn(selected, draw)),
             Reads::Row => fixed.sampler.sample(&mut request.state, device.logits(selected)),
         };
         let position = request.history.len();
@@ -296,7 +297,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
                         assert(records@[i] == records0[i]);
                         lemma_record_kept(world@, log1, event, logits, device.brought(), records0[i]);
                     } else {
-                        assert(s.whole ==> s.brings(Reads::Row));
+                        assert(s.whole ==> s.brings(s.end() + accepted, Reads::Row));
                         assert(device.brought()(s.compact(s.selected - s.drafts - 1 + accepted), Reads::Row) || !s.whole);
                     }
                 }
@@ -314,7 +315,7 @@ fn commit_sequence<D: Device<Logits = S::Logits, Top = S::Top>, S: Sampler>(
             }
         }
         // A sampler that now reads more than was brought gets it in the next step.
-        let readable = sequence.has(fixed.sampler.reads(&request.state));
+        let readable = sequence.has(sequence.selected - sequence.drafts + accepted, fixed.sampler.reads(&request.state));
         if !done && accepted < sequence.drafts && plan.tokens[first_draft + accepted] == token && readable {
             request.cached += 1;
             accepted += 1;

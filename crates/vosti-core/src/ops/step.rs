@@ -6,7 +6,7 @@ use crate::ids::{NO_PAGE, PAGE, RequestId, Token};
 use crate::invariant::*;
 use crate::legal::*;
 use crate::pages::{Page, Pool};
-use crate::plan::{Reads, Select, SeqPlan, StepPlan};
+use crate::plan::{Draw, Reads, Select, SeqPlan, StepPlan};
 use crate::program::*;
 use crate::proof::canonical::*;
 use crate::proof::forward::*;
@@ -87,6 +87,7 @@ impl<S: Sampler> State<S> {
                 first_selected: self.plan.selected.len(),
                 selected,
                 top: matches!(reads, Reads::Top),
+                draws: draws(fixed, &request.state, reads, selected, drafts.len()),
                 whole: shows(select) || matches!(reads, Reads::Row),
                 emits: request.cached + rows == request.history.len(),
                 tables: copy_tables(&request.tables),
@@ -273,13 +274,17 @@ pub open(crate) spec fn lost<T>(out: Result<T, CoreError>) -> bool {
 }
 
 impl SeqPlan {
-    /// Whether so much of its selected rows is brought to the host.
-    pub fn has(&self, what: Reads) -> (yes: bool)
-        ensures yes == self.brings(what),
+    /// Whether so much of its `i`-th selected row is brought to the host.
+    pub fn has(&self, i: usize, what: Reads) -> (yes: bool)
+        ensures yes == self.brings(i as int, what),
     {
         match what {
             Reads::Best => true,
             Reads::Top => self.top,
+            Reads::Drawn(draw) => {
+                i < self.draws.len() && self.draws[i].scale == draw.scale && self.draws[i].part == draw.part
+                    && self.draws[i].within == draw.within
+            },
             Reads::Row => self.whole,
         }
     }
@@ -293,6 +298,31 @@ fn shows(select: Select) -> (yes: bool)
         Select::Last => false,
         Select::Shown | Select::All => true,
     }
+}
+
+/// By what a token is drawn from each of a sequence's selected rows, if its sampler reads one: from the end of the history by the numbers
+/// that the sampler says, from each draft by those that it guesses.
+fn draws<S: Sampler>(fixed: &Fixed<S>, state: &S::State, reads: Reads, selected: usize, drafts: usize) -> (draws: Vec<Draw>)
+    ensures
+        draws@.len() == if reads is Drawn { selected as int } else { 0 },
+        reads matches Reads::Drawn(draw) ==> selected > drafts ==> draws@[selected - drafts - 1] == draw,
+{
+    let mut draws: Vec<Draw> = Vec::new();
+    if let Reads::Drawn(draw) = reads {
+        let mut i: usize = 0;
+        while i < selected
+            invariant
+                i <= selected, draws@.len() == i,
+                selected > drafts ==> i > selected - drafts - 1 ==> draws@[selected - drafts - 1] == draw,
+            decreases selected - i,
+        {
+            // Before the end of the history nothing is chosen.
+            let ahead = if selected - i <= drafts { drafts - (selected - i) + 1 } else { 0 };
+            draws.push(if ahead == 0 { draw } else { fixed.sampler.guess(state, ahead) });
+            i += 1;
+        }
+    }
+    draws
 }
 
 /// A copy of the tables.

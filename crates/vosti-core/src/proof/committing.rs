@@ -42,8 +42,8 @@ pub open(crate) spec fn ready<T>(world: World, plan: StepPlan, q: int, r: Reques
 /// What sequence q's sampler reads, or what was asked for, is on the host.
 pub open(crate) spec fn readable<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, brought: spec_fn(int, Reads) -> bool) -> bool {
     let s = plan.sequences@[q];
-    &&& s.brings(S::reads_of(S::state_bits(&r.state)))
-    &&& forall|i: int, what: Reads| 0 <= i < s.selected && s.brings(what) ==> #[trigger] brought(s.compact(i), what)
+    &&& s.emits ==> s.brings(s.end(), S::reads_of(S::state_bits(&r.state)))
+    &&& forall|i: int, what: Reads| 0 <= i < s.selected && s.brings(i, what) ==> #[trigger] brought(s.compact(i), what)
 }
 
 /// Only this request's view has changed.

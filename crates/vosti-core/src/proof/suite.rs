@@ -232,7 +232,7 @@ spec fn is_now<D: Device, S: Sampler<Logits = D::Logits, Top = D::Top>>(old: Cor
 /// Nothing stopped the taking of drafts: the last token came true if a draft stood there, can be followed, and ended nothing.
 spec fn all_went_well<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
     let (s, n) = (plan.sequences@[q], r2.history@.len() - r.history@.len());
-    &&& !r2.done && s.brings(S::reads_of(S::state_bits(&r2.state)))
+    &&& !r2.done && s.brings(s.end() + n, S::reads_of(S::state_bits(&r2.state)))
     &&& 1 <= n <= s.drafts ==> drafts_of(plan, q)[n - 1] == r2.history@.last()
 }
 
@@ -345,9 +345,11 @@ proof fn lemma_refuses_less_than_wanted(plan: StepPlan, brought: spec_fn(int, Re
         brought(plan.sequences@[q].compact(i), Reads::Best),
         plan.sequences@[q].whole ==> brought(plan.sequences@[q].compact(i), Reads::Row),
         plan.sequences@[q].top ==> brought(plan.sequences@[q].compact(i), Reads::Top),
+        i < plan.sequences@[q].draws@.len() ==> brought(plan.sequences@[q].compact(i), Reads::Drawn(plan.sequences@[q].draws@[i])),
 {
     let s = plan.sequences@[q];
-    assert(s.brings(Reads::Best) && s.brings(Reads::Row) == s.whole && s.brings(Reads::Top) == s.top);
+    assert(s.brings(i, Reads::Best) && s.brings(i, Reads::Row) == s.whole && s.brings(i, Reads::Top) == s.top);
+    assert(i < s.draws@.len() ==> s.brings(i, Reads::Drawn(s.draws@[i])));
 }
 
 /// What a device may rely on: rows packed and in range, each request once, each slot written once, each page there.

@@ -250,6 +250,8 @@ proof fn lemma_plan_rows<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, ro
             &&& s.tables@.len() == r.tables@.len() && (0 <= g < r.tables@.len() ==> s.tables@[g]@ == r.tables@[g]@)
             // What its sampler reads is brought, and rows that are to be seen; nothing for nobody.
             &&& reads is Top <==> s.top
+            &&& reads matches Reads::Drawn(draw) ==> s.draws@.len() == s.selected && (s.emits ==> s.draws@[s.selected - s.drafts - 1] == draw)
+            &&& !(reads is Drawn) ==> s.draws@.len() == 0
             &&& reads is Row ==> s.whole
             &&& select is Shown || select is All ==> s.whole
             &&& select is Last && !(reads is Row) ==> !s.whole
@@ -295,7 +297,7 @@ proof fn lemma_commit<S: Sampler>(a: State<S>, b: State<S>, id: RequestId, i: in
                 // What is cached of drafts are those that came true.
                 &&& r.history@.len() <= i < r2.cached ==> drafts[i - r.history@.len()] == r2.history@[i]
                 // It stopped for a reason.
-                &&& s.emits && !r2.done && n != s.drafts + 1 && s.brings(S::reads_of(S::state_bits(&r2.state)))
+                &&& s.emits && !r2.done && n != s.drafts + 1 && s.brings(s.end() + n, S::reads_of(S::state_bits(&r2.state)))
                         ==> 1 <= n <= s.drafts && drafts[n - 1] != r2.history@.last()
             }
         },

@@ -27,6 +27,8 @@ pub struct Symbolic {
     pub(crate) pages: Vec<usize>,
     /// Logits of a list; 0 if it makes none.
     pub(crate) lists: usize,
+    /// Whether it draws tokens.
+    pub(crate) draws: bool,
     /// What the next runs end with, and which of them is next.
     pub(crate) failures: Vec<Option<DeviceError>>,
     pub(crate) next: usize,
@@ -335,17 +337,19 @@ fn blank_rows(n: usize) -> (rows: Vec<Shown>)
 }
 
 impl Symbolic {
-    /// A device with so many rows, selected rows, pages of each group and logits of a list, whose runs end like this, one after the other;
+    /// A device with so many rows, selected rows, pages of each group and logits of a list, that draws tokens or not, whose runs end like this, one after the other;
     /// those after them are fine.
-    pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>, lists: usize, failures: Vec<Option<DeviceError>>) -> (device: Self)
+    pub fn new(rows_max: usize, selected_max: usize, pages: Vec<usize>, lists: usize, draws: bool, failures: Vec<Option<DeviceError>>) -> (device: Self)
         ensures
             device.w() == kernels(), device.limits().rows == rows_max, device.limits().selected == selected_max, device.limits().top == lists,
+            device.limits().draws == draws,
             forall|g: int| #[trigger] (device.limits().pages)(g) == pages_of(pages@, g),
     {
         Symbolic {
             rows_max,
             pages,
             lists,
+            draws,
             failures,
             next: 0,
             cache: Ghost(|layer: u32, page: int, offset: int| Bits { code: -1 }),
@@ -380,7 +384,7 @@ impl Device for Symbolic {
     }
 
     closed spec fn limits(&self) -> Limits {
-        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| pages_of(self.pages@, g), top: self.lists }
+        Limits { rows: self.rows_max, selected: self.logits.len(), pages: |g: int| pages_of(self.pages@, g), top: self.lists, draws: self.draws }
     }
 
     closed spec fn cache(&self) -> spec_fn(u32, int, int) -> Bits {
@@ -401,6 +405,10 @@ impl Device for Symbolic {
 
     closed spec fn top_of<'a>(bits: Bits) -> &'a u64 {
         &((bits.code / 2) as u64)
+    }
+
+    closed spec fn drawn_of(bits: Bits, draw: Draw) -> Token {
+        ((bits.code + draw.scale + draw.part + draw.within) % 11) as u32
     }
 
     closed spec fn brought(&self) -> spec_fn(int, Reads) -> bool {
@@ -426,6 +434,10 @@ impl Device for Symbolic {
 
     fn top_max(&self) -> usize {
         self.lists
+    }
+
+    fn draws(&self) -> bool {
+        self.draws
     }
 
     fn clear(&mut self) {
@@ -489,7 +501,7 @@ impl Device for Symbolic {
         self.count = n;
         // No more than is promised.
         self.brought = Ghost(|row: int, what: Reads| exists|q: int, i: int| 0 <= q < plan.sequences@.len()
-            && plan.sequences@[q].brings(what) && 0 <= i < plan.sequences@[q].selected
+            && plan.sequences@[q].brings(i, what) && 0 <= i < plan.sequences@[q].selected
             && row == #[trigger] plan.sequences@[q].compact(i));
         proof {
             assert(chain_ran(kernels(), *program, *plan, ms));
@@ -497,7 +509,7 @@ impl Device for Symbolic {
                 lemma_positions(old(self).limits(), *program, *plan, start, program.ops@.len(), program.logits, t);
             }
             lemma_stays_finite(kernels(), *program, *plan, start, program.ops@.len());
-            assert forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(what)
+            assert forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(i, what)
                 && 0 <= i < plan.sequences@[q].selected implies #[trigger] (self.brought())(plan.sequences@[q].compact(i), what) by {
                 assert(seq_ok(old(self).limits(), *program, *plan, q)) by { let _ = plan.sequences@[q]; }
             }
@@ -515,6 +527,11 @@ impl Device for Symbolic {
 
     fn top(&self, selected: usize) -> &u64 {
         &self.logits[selected].list
+    }
+
+    fn drawn(&self, selected: usize, draw: Draw) -> Token {
+        let numbers = draw.scale as u128 + draw.part as u128 + draw.within as u128;
+        ((self.logits[selected].row as u128 + numbers) % 11) as u32
     }
 }
 
@@ -550,7 +567,7 @@ impl Device for Abstract {
     }
 
     closed spec fn limits(&self) -> Limits {
-        Limits { rows: self.rows, selected: 1, pages: |g: int| self.rows, top: 0 }
+        Limits { rows: self.rows, selected: 1, pages: |g: int| self.rows, top: 0, draws: false }
     }
 
     closed spec fn cache(&self) -> spec_fn(u32, int, int) -> Bits {
@@ -571,6 +588,10 @@ impl Device for Abstract {
 
     closed spec fn top_of<'a>(bits: Bits) -> &'a () {
         &()
+    }
+
+    closed spec fn drawn_of(bits: Bits, draw: Draw) -> Token {
+        draw.part
     }
 
     closed spec fn brought(&self) -> spec_fn(int, Reads) -> bool {
@@ -595,6 +616,10 @@ impl Device for Abstract {
 
     fn top_max(&self) -> usize {
         0
+    }
+
+    fn draws(&self) -> bool {
+        false
     }
 
     fn clear(&mut self) {
@@ -626,6 +651,10 @@ impl Device for Abstract {
 
     fn top(&self, selected: usize) -> &() {
         &()
+    }
+
+    fn drawn(&self, selected: usize, draw: Draw) -> Token {
+        draw.part
     }
 }
 

@@ -143,7 +143,7 @@ pub(crate) proof fn theorem_step<D: Device, S: Sampler<Logits = D::Logits, Top =
 pub(crate) proof fn lemma_brought<S: Sampler>(fixed: Fixed<S>, state: State<S>, q: int, i: int, what: Reads)
     requires
         state.inv(fixed), state.phase is Ran, 0 <= q < state.plan.sequences@.len(), 0 <= i < state.plan.sequences@[q].selected,
-        state.plan.sequences@[q].brings(what),
+        state.plan.sequences@[q].brings(i, what),
     ensures
         0 <= state.plan.sequences@[q].compact(i) < state.dev@.logits.len(), state.plan.sequences@[q].compact(i) <= usize::MAX,
         (state.dev@.brought)(state.plan.sequences@[q].compact(i), what),

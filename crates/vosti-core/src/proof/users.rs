@@ -11,7 +11,7 @@ use crate::layout::*;
 use crate::legal::*;
 use crate::next::*;
 use crate::ops::commit::Record;
-use crate::plan::{Reads, SeqPlan, StepPlan};
+use crate::plan::{Draw, Reads, SeqPlan, StepPlan};
 use crate::premises::*;
 use crate::program::*;
 use crate::request::Request;
@@ -23,11 +23,12 @@ use vstd::prelude::*;
 verus! {
 
 /// What the core asks of a device: its limits, ...
-fn limits_of<D: Device>(device: &D, group: usize) -> (out: (usize, usize, usize, usize))
+fn limits_of<D: Device>(device: &D, group: usize) -> (out: (usize, usize, usize, usize, bool))
     ensures
         out.0 == device.limits().rows, out.1 == device.limits().selected, out.2 == (device.limits().pages)(group as int), out.3 == device.limits().top,
+        out.4 == device.limits().draws,
 {
-    (device.rows_max(), device.selected_max(), device.pages(group), device.top_max())
+    (device.rows_max(), device.selected_max(), device.pages(group), device.top_max(), device.draws())
 }
 
 /// ... a pool without anything infinite, ...
@@ -39,28 +40,32 @@ fn cleared<D: Device>(device: &mut D)
 }
 
 /// ... and what it read of a row.
-fn read_of<D: Device>(device: &D, i: usize) -> (out: (&D::Logits, Token, &D::Top))
-    requires i < device.logits_rows().len(), (device.brought())(i as int, Reads::Row), (device.brought())(i as int, Reads::Top),
+fn read_of<D: Device>(device: &D, i: usize, draw: Draw) -> (out: (&D::Logits, Token, &D::Top, Token))
+    requires
+        i < device.logits_rows().len(), (device.brought())(i as int, Reads::Row), (device.brought())(i as int, Reads::Top),
+        (device.brought())(i as int, Reads::Drawn(draw)),
     ensures
         out.0 == D::logits_of(device.logits_rows()[i as int]), out.1 == D::best_of(device.logits_rows()[i as int]),
-        out.2 == D::top_of(device.logits_rows()[i as int]),
+        out.2 == D::top_of(device.logits_rows()[i as int]), out.3 == D::drawn_of(device.logits_rows()[i as int], draw),
 {
-    (device.logits(i), device.best(i), device.top(i))
+    (device.logits(i), device.best(i), device.top(i), device.drawn(i, draw))
 }
 
 /// What the core asks of a sampler: a choice in the vocabulary, by what the state says that it reads.
-fn choice_of<S: Sampler>(sampler: &S, state: &mut S::State, logits: &S::Logits, best: Token, top: &S::Top) -> (out: (Token, bool))
+fn choice_of<S: Sampler>(sampler: &S, state: &mut S::State, logits: &S::Logits, best: Token, top: &S::Top, drawn: Token) -> (out: (Token, bool))
     ensures
         out.0 < sampler.vocab_limit(),
         (out.0, S::state_bits(final(state)), out.1) == match S::reads_of(S::state_bits(old(state))) {
             Reads::Best => S::choice_best(sampler.w(), S::state_bits(old(state)), best),
             Reads::Top => S::choice_top(sampler.w(), S::state_bits(old(state)), top),
+            Reads::Drawn(_) => S::choice_drawn(sampler.w(), S::state_bits(old(state)), drawn),
             Reads::Row => S::choice(sampler.w(), S::state_bits(old(state)), logits),
         },
 {
     match sampler.reads(&*state) {
         Reads::Best => sampler.sample_best(state, best),
         Reads::Top => sampler.sample_top(state, top),
+        Reads::Drawn(_) => sampler.sample_drawn(state, drawn),
         Reads::Row => sampler.sample(state, logits),
     }
 }
@@ -121,10 +126,10 @@ fn plan_of(plan: &StepPlan) -> (out: (usize, &[Token], &[u32], &[u32], &[SeqPlan
 }
 
 /// What of a sequence's rows comes to the host.
-fn brought_of(s: &SeqPlan, what: Reads) -> (yes: bool)
-    ensures yes == s.brings(what),
+fn brought_of(s: &SeqPlan, i: usize, what: Reads) -> (yes: bool)
+    ensures yes == s.brings(i as int, what),
 {
-    s.has(what)
+    s.has(i, what)
 }
 
 /// What policy sees of a request: the core's own.

@@ -44,6 +44,17 @@ spec fn made_of(w: Bits, state: Bits, what: int) -> (Token, Bits, bool) {
     (token as u32, Bits { code: if state.code > 1 + token % 2 { state.code - 1 - token % 2 } else { 0 } }, state.code <= 2 || token == 0)
 }
 
+/// The numbers by which a token is drawn in a state.
+spec fn numbers_of(state: u32) -> Draw {
+    Draw { scale: state, part: 1, within: 2 }
+}
+
+fn numbers(state: u32) -> (draw: Draw)
+    ensures draw == numbers_of(state),
+{
+    Draw { scale: state, part: 1, within: 2 }
+}
+
 impl Sampler for Countdown {
     type Logits = u64;
 
@@ -71,8 +82,17 @@ impl Sampler for Countdown {
         made_of(w, state, (*top % 0x1_0000_0000) as int)
     }
 
+    closed spec fn choice_drawn(w: Bits, state: Bits, drawn: Token) -> (Token, Bits, bool) {
+        made_of(w, state, drawn as int)
+    }
+
     closed spec fn reads_of(state: Bits) -> Reads {
-        if state.code == 2 || state.code == 4 { Reads::Top } else if state.code == 1 || state.code == 3 { Reads::Best } else { Reads::Row }
+        match state.code as u32 {
+            1 | 3 => Reads::Best,
+            2 | 4 => Reads::Top,
+            5 | 6 => Reads::Drawn(numbers_of(state.code as u32)),
+            _ => Reads::Row,
+        }
     }
 
     closed spec fn vocab_limit(&self) -> u32 {
@@ -88,11 +108,25 @@ impl Sampler for Countdown {
     }
 
     fn reads(&self, state: &u32) -> Reads {
-        if *state == 2 || *state == 4 { Reads::Top } else if *state == 1 || *state == 3 { Reads::Best } else { Reads::Row }
+        match *state {
+            1 | 3 => Reads::Best,
+            2 | 4 => Reads::Top,
+            5 | 6 => Reads::Drawn(numbers(*state)),
+            _ => Reads::Row,
+        }
+    }
+
+    fn guess(&self, state: &u32, ahead: usize) -> Draw {
+        // Right if the tokens before it are even.
+        numbers(if *state as usize > ahead { *state - ahead as u32 } else { 0 })
     }
 
     fn sample_best(&self, state: &mut u32, best: Token) -> (Token, bool) {
         self.count(state, best)
+    }
+
+    fn sample_drawn(&self, state: &mut u32, drawn: Token) -> (Token, bool) {
+        self.count(state, drawn)
     }
 
     fn sample_top(&self, state: &mut u32, top: &u64) -> (Token, bool) {
@@ -236,7 +270,7 @@ impl Witness {
     fn begin(pages: usize, failures: Vec<Option<DeviceError>>) -> (out: Result<Self, CoreError>)
         ensures out matches Ok(w) ==> w.ok(),
     {
-        let core = Core::new(Symbolic::new(128, 100, vec![pages], 3, failures), Countdown { vocab: 9 }, small_program())?;
+        let core = Core::new(Symbolic::new(128, 100, vec![pages], 3, true, failures), Countdown { vocab: 9 }, small_program())?;
         let ghost e = Execution { cores: seq![core], calls: seq![], answers: seq![] };
         proof { assert(e.events(0) =~= core.log()); }
         Ok(Witness { core, execution: Ghost(e), records: 0, completed: 0 })

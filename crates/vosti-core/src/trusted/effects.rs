@@ -30,7 +30,7 @@ pub open(crate) spec fn drafts_of(plan: StepPlan, q: int) -> Seq<Token> {
 }
 
 /// It went on as long as it could: the request is done, the drafts are used up, the next draft is not the token that came, or the
-/// sampler now reads what was not brought to the host.
+/// sampler now reads what was not brought to the host, or a token drawn by other numbers.
 pub open(crate) spec fn ended<S: Sampler>(plan: StepPlan, q: int, r: Request<S::State>, r2: Request<S::State>) -> bool {
     let s = plan.sequences@[q];
     let drafts = drafts_of(plan, q);
@@ -38,7 +38,7 @@ pub open(crate) spec fn ended<S: Sampler>(plan: StepPlan, q: int, r: Request<S::
     ||| r2.done
     ||| n == s.drafts + 1
     ||| 1 <= n <= s.drafts && drafts[n - 1] != r2.history@.last()
-    ||| !s.brings(S::reads_of(S::state_bits(&r2.state)))
+    ||| !s.brings(s.end() + n, S::reads_of(S::state_bits(&r2.state)))
 }
 
 /// What committing a sequence does to its request.
@@ -130,7 +130,7 @@ pub open(crate) spec fn sequence_added<S: Sampler>(a: State<S>, b: State<S>, id:
     &&& s.selected == selected && s.emits == (r.cached + rows == r.history@.len())
     &&& s.tables@.len() == r.tables@.len()
     &&& forall|g: int| 0 <= g < s.tables@.len() ==> (#[trigger] s.tables@[g])@ == r.tables@[g]@
-    &&& s.brings(S::reads_of(S::state_bits(&r.state)))
+    &&& s.emits ==> s.brings(s.end(), S::reads_of(S::state_bits(&r.state)))
     &&& n <= usize::MAX
 }
 
@@ -304,6 +304,7 @@ impl<S: Sampler> State<S> {
         &&& sequence_added(self, new, id, rows as int, drafts, selected_rows(rows, drafts.len(), r.history@.len() - r.cached, select))
         // What the sampler reads is brought to the host, and what is to be seen; nothing else.
         &&& s.top <==> reads is Top
+        &&& s.draws@.len() == if reads is Drawn { s.selected as int } else { 0 }
         &&& s.whole <==> reads is Row || !(select is Last)
     }
 

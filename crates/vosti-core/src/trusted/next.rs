@@ -274,6 +274,7 @@ pub open(crate) spec fn chosen<D: Device<Logits = S::Logits, Top = S::Top>, S: S
     match S::reads_of(state) {
         Reads::Best => S::choice_best(w, state, D::best_of(row)),
         Reads::Top => S::choice_top(w, state, D::top_of(row)),
+        Reads::Drawn(draw) => S::choice_drawn(w, state, D::drawn_of(row, draw)),
         Reads::Row => S::choice(w, state, D::logits_of(row)),
     }
 }

@@ -6,7 +6,7 @@
 //! the contracts can be met.
 
 use crate::ids::{NO_PAGE, PAGE, Token};
-use crate::plan::{Reads, SeqPlan, StepPlan};
+use crate::plan::{Draw, Reads, SeqPlan, StepPlan};
 use crate::program::*;
 use vstd::prelude::*;
 
@@ -48,6 +48,8 @@ pub ghost struct Limits {
     pub pages: spec_fn(int) -> usize,
     /// Logits of a list.
     pub top: usize,
+    /// Whether it draws tokens.
+    pub draws: bool,
 }
 
 /// A failed step.
@@ -88,6 +90,9 @@ pub trait Device: Sized {
     /// The largest logits of a row with these contents.
     spec fn top_of<'a>(bits: Bits) -> &'a Self::Top;
 
+    /// The token that is drawn by these numbers from a row with these contents.
+    spec fn drawn_of(bits: Bits, draw: Draw) -> Token;
+
     /// The parts of the last step's selected rows that are on the host.
     spec fn brought(&self) -> spec_fn(int, Reads) -> bool;
 
@@ -115,6 +120,11 @@ pub trait Device: Sized {
         // Says the limit. (Configuration; no kernel. Law: lists_are_as_long_as_is_said.)
         ensures n == self.limits().top;
 
+    /// Whether this device draws tokens. If not, a plan that wants one drawn is an error. Never changes.
+    fn draws(&self) -> (yes: bool)
+        // Says so. (Configuration; no kernel. Law: tokens_are_drawn_if_it_is_said.)
+        ensures yes == self.limits().draws;
+
     /// Makes every slot of every layer zero. The core calls it once, when it is built.
     fn clear(&mut self)
         ensures
@@ -139,8 +149,8 @@ pub trait Device: Sized {
             // Each op did what its contract says: shapes rowwise, store_kv, attend. (Laws: each
             // op's, in `op_ran`.)
             out is Ok ==> ran(old(self).w(), *program, *plan, old(self).cache(), final(self).cache(), final(self).logits_rows()),
-            // Rows and lists that the plan wants are on the host. (The device's own promise.
-            // Law: whole_rows_are_brought. Law: lists_are_brought.)
+            // Rows, lists and drawn tokens that the plan wants are on the host. (The device's own promise.
+            // Law: whole_rows_are_brought. Law: lists_are_brought. Law: drawn_tokens_are_brought.)
             out is Ok ==> wanted_brought(*plan, final(self).brought()),
             // Store kernels map what is not finite to something finite. (Shape store_kv. Law: what_is_stored_is_finite.)
             out is Ok ==> all_finite(final(self).w(), final(self).cache()),
@@ -180,6 +190,16 @@ pub trait Device: Sized {
             // They are a function of the row that the last step left: largest first, of equal ones the first, NaN counting
             // as nothing. (Shape rowwise, twice. Law: a_list_has_the_rows_largest_in_order.)
             top == Self::top_of(self.logits_rows()[selected as int]);
+
+    /// The token that was drawn by `draw` from the step's `selected`-th selected row, whether or not the row is on the host.
+    fn drawn(&self, selected: usize, draw: Draw) -> (token: Token)
+        requires
+            // Only tokens of rows that the last step selected, drawn by the numbers that its plan said.
+            selected < self.logits_rows().len(), (self.brought())(selected as int, Reads::Drawn(draw)),
+        ensures
+            // It is a function of the row that the last step left and of the numbers. (Shape rowwise, twice.
+            // Law: a_drawn_token_depends_on_its_row_and_numbers.)
+            token == Self::drawn_of(self.logits_rows()[selected as int], draw);
 }
 
 /// Chooses tokens. Penalties, grammars, stop and length conditions are part of a request's state.
@@ -208,6 +228,9 @@ pub trait Sampler: Sized {
     /// The same, for states whose choice reads only the list of the row's largest logits.
     spec fn choice_top(w: Bits, state: Bits, top: &Self::Top) -> (Token, Bits, bool);
 
+    /// The same, for states whose choice reads only a token that the device drew.
+    spec fn choice_drawn(w: Bits, state: Bits, drawn: Token) -> (Token, Bits, bool);
+
     /// What the choice in this state reads.
     spec fn reads_of(state: Bits) -> Reads;
 
@@ -233,6 +256,10 @@ pub trait Sampler: Sized {
         // A function of the state. (The sampler's own promise. Law: what_a_choice_reads_depends_on_the_state.)
         ensures what == Self::reads_of(Self::state_bits(state));
 
+    /// A guess: by what numbers the choice after `ahead` more tokens has a token drawn, if it does. No clause speaks of it; a draft
+    /// behind which the numbers are others is computed again.
+    fn guess(&self, state: &Self::State, ahead: usize) -> (draw: Draw);
+
     /// The next token, and whether the request is done with it, where the choice reads no more than the row's best token.
     fn sample_best(&self, state: &mut Self::State, best: Token) -> (out: (Token, bool))
         ensures
@@ -252,6 +279,16 @@ pub trait Sampler: Sized {
                 == (out.0, Self::state_bits(final(state)), out.1),
             // The token is in the vocabulary, whatever is listed. (The sampler's own promise. Law: listed_choices_are_in_the_vocabulary.)
             out.0 < self.vocab_limit();
+
+    /// The next token, and whether the request is done with it, where the choice reads no more than a token that the device drew.
+    fn sample_drawn(&self, state: &mut Self::State, drawn: Token) -> (out: (Token, bool))
+        ensures
+            // Token, state and done are the function of state and drawn token.
+            // (The sampler's own promise. Law: a_drawn_choice_depends_on_state_and_token.)
+            Self::choice_drawn(self.w(), Self::state_bits(old(state)), drawn)
+                == (out.0, Self::state_bits(final(state)), out.1),
+            // The token is in the vocabulary, whatever is drawn. (The sampler's own promise. Law: drawn_choices_are_in_the_vocabulary.)
+            out.0 < self.vocab_limit();
 }
 
 /// Every slot of every layer is finite.
@@ -260,13 +297,19 @@ pub open(crate) spec fn all_finite(w: Kernels, cache: spec_fn(u32, int, int) -> 
 }
 
 impl SeqPlan {
-    /// So much of its selected rows is brought to the host.
-    pub open(crate) spec fn brings(self, what: Reads) -> bool {
+    /// So much of its i-th selected row is brought to the host.
+    pub open(crate) spec fn brings(self, i: int, what: Reads) -> bool {
         match what {
             Reads::Best => true,
             Reads::Top => self.top,
+            Reads::Drawn(draw) => 0 <= i < self.draws@.len() && self.draws@[i] == draw,
             Reads::Row => self.whole,
         }
+    }
+
+    /// Of its selected rows, the last row of the history; drafts follow it.
+    pub open(crate) spec fn end(self) -> int {
+        self.selected - self.drafts - 1
     }
 
     /// The packed row of its i-th row.
@@ -374,7 +417,7 @@ pub open(crate) spec fn earlier_kept(program: Program, plan: StepPlan) -> bool {
 
 /// What the plan wants of each sequence's selected rows is brought to the host.
 pub open(crate) spec fn wanted_brought(plan: StepPlan, brought: spec_fn(int, Reads) -> bool) -> bool {
-    forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(what)
+    forall|q: int, i: int, what: Reads| 0 <= q < plan.sequences@.len() && plan.sequences@[q].brings(i, what)
         && 0 <= i < plan.sequences@[q].selected ==> #[trigger] brought(plan.sequences@[q].compact(i), what)
 }
 

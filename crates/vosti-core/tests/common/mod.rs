@@ -10,9 +10,10 @@ use vosti_core::*;
 pub struct Tiny {
     pub cache: Vec<Vec<u64>>,
     pub logits: Vec<u64>,
-    /// Which rows of logits a caller may read.
-    /// Lists and rows that the last step brought.
+    /// Lists and rows that the last step brought: a caller may read no others.
     pub brought: Vec<(bool, bool)>,
+    /// The numbers by which the last step drew a token of each selected row.
+    pub draws: Vec<Option<Draw>>,
     pub rows_max: usize,
     pub selected_max: usize,
     /// What the next runs end with: true is an error with the cache intact, false one that lost it.
@@ -59,7 +60,8 @@ pub fn canonical_logits(groups: &[GroupDecl], history: &[Token]) -> u64 {
 impl Tiny {
     pub fn new(groups: usize, pages: usize) -> Self {
         let cache = (0..groups).map(|_| vec![7; pages * PAGE]).collect();
-        Tiny { cache, logits: vec![], brought: vec![], rows_max: 512, selected_max: 512, fail: Rc::default() }
+        let (logits, brought, draws) = (vec![], vec![], vec![]);
+        Tiny { cache, logits, brought, draws, rows_max: 512, selected_max: 512, fail: Rc::default() }
     }
 
     /// What a device may rely on, as `plan_ok` says it.
@@ -77,6 +79,7 @@ impl Tiny {
             );
             assert!(s.first_position + s.rows <= program.context as usize, "beyond the context");
             assert!(requests.insert(s.request.slot), "a request stands twice in the plan");
+            assert!([0, s.selected].contains(&s.draws.len()), "one draw for each selected row, or none");
             for i in 0..s.rows {
                 let p = s.first_position + i;
                 assert_eq!(plan.positions()[row + i] as usize, p, "positions follow each other");
@@ -135,6 +138,10 @@ impl Device for Tiny {
         1
     }
 
+    fn draws(&self) -> bool {
+        true
+    }
+
     fn clear(&mut self) {
         self.cache.iter_mut().for_each(|c| c.fill(0));
     }
@@ -175,6 +182,8 @@ impl Device for Tiny {
         };
         self.logits = plan.selected().iter().map(logits).collect();
         self.brought = plan.sequences().iter().flat_map(|s| vec![(s.top, s.whole); s.selected]).collect();
+        let draws = |s: &SeqPlan| (0..s.selected).map(|i| s.draws.get(i).copied()).collect::<Vec<_>>();
+        self.draws = plan.sequences().iter().flat_map(draws).collect();
         Ok(())
     }
 
@@ -191,6 +200,11 @@ impl Device for Tiny {
         assert!(self.brought[selected].0, "a list that was not brought to the host is read");
         &self.logits[selected]
     }
+
+    fn drawn(&self, selected: usize, draw: Draw) -> Token {
+        assert_eq!(self.draws[selected], Some(draw), "a token is asked for that the plan did not say how to draw");
+        drawn(self.logits[selected], draw)
+    }
 }
 
 /// The best token of a row.
@@ -198,8 +212,37 @@ pub fn best(logits: u64) -> Token {
     (logits % VOCAB as u64) as u32
 }
 
-/// A sampler that reads in turn the row (its state is a multiple of three), the best token and the list.
+/// The token that is drawn of a row by these numbers.
+pub fn drawn(logits: u64, draw: Draw) -> Token {
+    best([draw.scale, draw.part, draw.within].into_iter().fold(logits, |h, bits| mix(h, bits as u64)))
+}
+
+/// A sampler that reads in turn the row (its state is a multiple of three), the best token and the list, but in the states 10 to 19 a
+/// drawn token.
 pub struct Modulo;
+
+/// By what a token is drawn in a state.
+pub fn numbers(state: u64) -> Draw {
+    Draw { scale: state as u32, part: 100 + state as u32, within: 200 + state as u32 }
+}
+
+/// The one right choice in a state, with the whole row at hand.
+pub fn choose(state: &mut u64, logits: u64) -> (Token, bool) {
+    let token = match Modulo.reads(state) {
+        Reads::Drawn(draw) => drawn(logits, draw),
+        _ => best(logits),
+    };
+    *state -= 1;
+    (token, *state == 0)
+}
+
+impl Modulo {
+    fn take(&self, state: &mut u64, reads: bool, token: Token) -> (Token, bool) {
+        assert!(*state > 0 && reads, "sampled after the end, or by the wrong thing");
+        *state -= 1;
+        (token, *state == 0)
+    }
+}
 
 impl Sampler for Modulo {
     type Logits = u64;
@@ -211,29 +254,36 @@ impl Sampler for Modulo {
     }
 
     fn sample(&self, state: &mut u64, logits: &u64) -> (Token, bool) {
-        assert!(*state > 0, "sampled after the end");
-        *state -= 1;
-        (best(*logits), *state == 0)
+        self.take(state, self.reads(state) == Reads::Row, best(*logits))
     }
 
     fn reads(&self, state: &u64) -> Reads {
         match state % 3 {
+            _ if (10..20).contains(state) => Reads::Drawn(numbers(*state)),
             0 => Reads::Row,
             1 => Reads::Top,
             _ => Reads::Best,
         }
     }
 
+    /// Wrong about one number in the states 12, 15 and 18.
+    fn guess(&self, state: &u64, ahead: usize) -> Draw {
+        let state = state.saturating_sub(ahead as u64);
+        let Draw { scale, part, within } = numbers(state);
+        let wrong = |at: u64| u32::from(state == at);
+        Draw { scale: scale + wrong(12), part: part + wrong(15), within: within + wrong(18) }
+    }
+
     fn sample_best(&self, state: &mut u64, best: Token) -> (Token, bool) {
-        assert!(*state > 0 && self.reads(state) == Reads::Best, "sampled after the end, or by the wrong thing");
-        *state -= 1;
-        (best, *state == 0)
+        self.take(state, self.reads(state) == Reads::Best, best)
     }
 
     fn sample_top(&self, state: &mut u64, top: &u64) -> (Token, bool) {
-        assert!(*state > 0 && self.reads(state) == Reads::Top, "sampled after the end, or by the wrong thing");
-        *state -= 1;
-        (best(*top), *state == 0)
+        self.take(state, self.reads(state) == Reads::Top, best(*top))
+    }
+
+    fn sample_drawn(&self, state: &mut u64, drawn: Token) -> (Token, bool) {
+        self.take(state, matches!(self.reads(state), Reads::Drawn(_)), drawn)
     }
 }
 

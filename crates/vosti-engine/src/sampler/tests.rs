@@ -282,3 +282,65 @@ fn the_processed_row_is_the_distribution_that_is_drawn_from() {
         }
     }
 }
+
+/// A state on a device that makes lists of eight and draws.
+fn drawing(params: SamplingParams) -> SamplerState {
+    state(params).on_device(8, true)
+}
+
+#[test]
+fn a_choice_reads_a_drawn_token_if_only_a_temperature_shapes_its_row() {
+    let drawn = |params: SamplingParams| matches!(drawing(params).reads(), Reads::Drawn(_));
+    for temperature in [1e-6, 0.3, 1.0, 100.0] {
+        assert!(drawn(SamplingParams { temperature, seed: 8, stop_tokens: vec![1], ..warm() }));
+    }
+    let make = || Box::new(Even(0)) as Box<dyn Constraint>;
+    for other in [
+        SamplingParams { temperature: 0.0, ..warm() },
+        SamplingParams { min_p: 0.1, ..warm() },
+        SamplingParams { top_p: 0.9, ..warm() },
+        SamplingParams { typical_p: 0.9, ..warm() },
+        SamplingParams { top_k: 1, ..warm() },
+        SamplingParams { top_k: 9, ..warm() },
+        SamplingParams { repetition_penalty: 1.1, ..warm() },
+        SamplingParams { presence_penalty: 0.1, ..warm() },
+        SamplingParams { frequency_penalty: 0.1, ..warm() },
+        SamplingParams { logit_bias: vec![(1, 1.0)], ..warm() },
+        SamplingParams { tokens_min: 1, ..warm() },
+        SamplingParams { constraint: Some(Arc::new(make)), ..warm() },
+    ] {
+        assert!(!drawn(other.clone()), "{other:?}");
+    }
+    assert_eq!(state(warm()).on_device(8, false).reads(), Reads::Row, "the device draws nothing");
+}
+
+#[test]
+fn a_draws_numbers_are_the_temperature_and_those_of_the_position() {
+    let of = |params| match drawing(params).reads() {
+        Reads::Drawn(Draw { scale, part, within }) => [scale, part, within].map(f32::from_bits),
+        other => panic!("{other:?}"),
+    };
+    let [scale, part, within] = of(SamplingParams { temperature: 0.5, seed: 3, ..warm() });
+    assert!((scale - 2.0 * std::f32::consts::LOG2_E).abs() < 1e-6);
+    assert_eq!([part, within], random::pair(3, 0, 2), "the prompt has two tokens");
+    let [scale, ..] = of(SamplingParams { temperature: f32::MIN_POSITIVE, ..warm() });
+    assert!(scale.is_finite());
+}
+
+#[test]
+fn what_is_guessed_are_the_numbers_that_come_after_so_many_tokens() {
+    for seed in 0..20 {
+        let sampler = TokenSampler::new(6);
+        let mut state = drawing(SamplingParams { seed, tokens_max: 40, ..warm() });
+        for at in 0..5 {
+            let guesses: Vec<Draw> = (0..10).map(|ahead| sampler.guess(&state, ahead)).collect();
+            let mut later = drawing(SamplingParams { seed, tokens_max: 40, ..warm() });
+            (0..at).for_each(|_| _ = later.accept(1));
+            for guess in guesses {
+                assert_eq!(later.reads(), Reads::Drawn(guess));
+                sampler.sample_drawn(&mut later, 4);
+            }
+            state.accept(2);
+        }
+    }
+}

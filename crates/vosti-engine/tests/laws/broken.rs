@@ -3,9 +3,9 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use vosti_core::{Device, DeviceError, NO_PAGE, PAGE, Program, RequestId, SeqPlan, StepPlan, Token};
+use vosti_core::{Device, DeviceError, Draw, NO_PAGE, PAGE, Program, RequestId, SeqPlan, StepPlan, Token};
 use vosti_engine::FloatDevice;
-use vosti_engine::math::{first_largest, top};
+use vosti_engine::math::{drawn_by, first_largest, top};
 
 /// What is broken: faults that a real device could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Break {
     TakesFewerSelected,
     HasFewerPages,
     ClearingChangesWeights,
-    /// `clear` changes one limit: of rows, selected rows, logits of a list, or pages.
+    /// `clear` changes one limit: of rows, selected rows, logits of a list, pages, or whether tokens are drawn.
     ClearingChangesLimit(usize),
     /// `clear` leaves memory unchanged.
     ClearsNothing,
@@ -50,7 +50,20 @@ pub enum Break {
     ListsTheFirstSequence,
     /// A list is that of the row below.
     ListOfTheNextRow,
+    /// The device says that it draws, and refuses to.
+    OnlySaysThatItDraws,
+    /// The device draws, and says that it does not.
+    DrawsUnsaid,
+    /// Only tokens of the first sequence that draws some are brought.
+    DrawsTheFirstSequence,
+    /// A token is drawn of the row below.
+    DrawsOfTheNextRow,
+    /// A token is drawn by the numbers of the row below.
+    DrawsByTheNextNumbers,
 }
+
+/// A limit that a device changes: whether it draws.
+const DRAWS: usize = 4;
 
 /// A slot: group, page, offset.
 type Slot = (usize, i32, usize);
@@ -63,8 +76,8 @@ pub struct BrokenDevice<D> {
     what: Option<Break>,
     clears: u64,
     runs: u64,
-    /// Added to the limits of rows, selected rows, logits of a list, and pages.
-    grown: [usize; 4],
+    /// Added to the limits of rows, selected rows, logits of a list, and pages; the last one counts against drawing.
+    grown: [usize; DRAWS + 1],
     /// Requests that drafted more than was taken, and the end of each request's last step.
     drafted: HashSet<RequestId>,
     ends: HashMap<RequestId, usize>,
@@ -74,6 +87,8 @@ pub struct BrokenDevice<D> {
     logits: Vec<Vec<f32>>,
     bests: Vec<Token>,
     lists: Vec<Vec<(Token, f32)>>,
+    /// The numbers of each row of which a token was drawn, and the token.
+    drawn: Vec<Option<(Draw, Token)>>,
     spoiled: Vec<f32>,
     read: RefCell<HashSet<usize>>,
 }
@@ -93,13 +108,14 @@ impl<D: FloatDevice> BrokenDevice<D> {
             what,
             clears: 0,
             runs: 0,
-            grown: [0; 4],
+            grown: [0; DRAWS + 1],
             drafted: HashSet::new(),
             ends: HashMap::new(),
             bad: HashSet::new(),
             logits: Vec::new(),
             bests: Vec::new(),
             lists: Vec::new(),
+            drawn: Vec::new(),
             spoiled: Vec::new(),
             read: RefCell::default(),
         };
@@ -167,6 +183,7 @@ impl<D: FloatDevice> BrokenDevice<D> {
             self.bests[selected] = first_largest(row);
             let listed = self.lists[selected].len();
             self.lists[selected] = top(row, listed);
+            self.drawn[selected] = self.drawn[selected].map(|(draw, _)| (draw, drawn_by(row, draw)));
         }
     }
 
@@ -212,6 +229,10 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
         self.inner.pages(group) + self.grown[3]
     }
 
+    fn draws(&self) -> bool {
+        !self.is(Break::DrawsUnsaid) && self.inner.draws() && self.grown[DRAWS] == 0
+    }
+
     fn clear(&mut self) {
         self.clears += 1;
         if let Some(Break::ClearingChangesLimit(limit)) = self.what {
@@ -238,6 +259,9 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
                 return Err(error("too many selected rows"));
             }
             Some(Break::HasFewerPages) if plan.sequences().iter().any(last_page) => return Err(error("no such page")),
+            Some(Break::OnlySaysThatItDraws) if plan.sequences().iter().any(|s| !s.draws.is_empty()) => {
+                return Err(error("nothing here draws"));
+            }
             Some(Break::PanicsOnManySequences) => assert!(plan.sequences().len() < 8, "too many sequences"),
             Some(Break::StoresWithLogitsOnly) if plan.selected().is_empty() => return Ok(()),
             _ => {}
@@ -257,6 +281,10 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
         let listed = plan.sequences().iter().flat_map(|s| std::iter::repeat_n(s.top, s.selected));
         let list = |(i, listed)| if listed { self.inner.top(i).to_vec() } else { Vec::new() };
         self.lists = listed.enumerate().map(list).collect();
+        let numbers = |s: &SeqPlan| (0..s.selected).map(|i| s.draws.get(i).copied()).collect::<Vec<_>>();
+        let numbers: Vec<Option<Draw>> = plan.sequences().iter().flat_map(numbers).collect();
+        let token = |(i, draw): (usize, Option<Draw>)| draw.map(|draw| (draw, self.inner.drawn(i, draw)));
+        self.drawn = numbers.into_iter().enumerate().map(token).collect();
         self.spoiled = vec![0.0; program.vocab as usize];
         for s in plan.sequences() {
             for i in 0..s.selected {
@@ -269,6 +297,7 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
             self.logits.reverse();
             self.bests.reverse();
             self.lists.reverse();
+            self.drawn.reverse();
         }
         if self.is(Break::BestOfTheNextRow) && self.bests.len() > 1 {
             self.bests.rotate_left(1);
@@ -278,6 +307,21 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
         }
         if self.is(Break::ListOfTheNextRow) && self.lists.len() > 1 {
             self.lists.rotate_left(1);
+        }
+        let tokens = self.drawn.clone();
+        let pairs = || tokens.iter().zip(tokens.iter().skip(1)).enumerate();
+        for (i, (own, next)) in pairs().filter_map(|(i, (own, next))| Some((i, ((*own)?, (*next)?)))) {
+            if self.is(Break::DrawsOfTheNextRow) {
+                self.drawn[i] = Some((own.0, next.1));
+            }
+            if self.is(Break::DrawsByTheNextNumbers) && !self.logits[i].is_empty() {
+                self.drawn[i] = Some((own.0, drawn_by(&self.logits[i], next.0)));
+            }
+        }
+        if self.is(Break::DrawsTheFirstSequence) {
+            let first =
+                plan.sequences().iter().find(|s| !s.draws.is_empty()).map_or(0, |s| s.first_selected + s.selected);
+            self.drawn.iter_mut().skip(first).flatten().for_each(|(_, token)| *token = 0);
         }
         if self.is(Break::ListsTheFirstSequence) {
             let first =
@@ -307,5 +351,9 @@ impl<D: FloatDevice> Device for BrokenDevice<D> {
 
     fn top(&self, selected: usize) -> &[(Token, f32)] {
         &self.lists[selected]
+    }
+
+    fn drawn(&self, selected: usize, _: Draw) -> Token {
+        self.drawn[selected].map_or(0, |(_, token)| token)
     }
 }

@@ -1,7 +1,7 @@
 //! The sampler, which breaks one of its laws, or none.
 
 use std::cell::Cell;
-use vosti_core::{Reads, Sampler, Token};
+use vosti_core::{Draw, Reads, Sampler, Token};
 use vosti_engine::sampler::{SamplerState, TokenSampler};
 
 /// What is broken.
@@ -13,12 +13,17 @@ pub enum Flaw {
     RowsOneTooFar,
     /// Every third question reads the whole row.
     ReadsByCallOrder,
+    /// At every third question a token is drawn by other numbers.
+    NumbersByCallOrder,
     BestByCallOrder,
     /// A best token is not compared with the vocabulary.
     BestUnchecked,
     ListsByCallOrder,
     /// A listed token is not compared with the vocabulary.
     ListsUnchecked,
+    DrawnByCallOrder,
+    /// A drawn token is not compared with the vocabulary.
+    DrawnUnchecked,
 }
 
 pub struct BrokenSampler {
@@ -61,7 +66,17 @@ impl Sampler for BrokenSampler {
     }
 
     fn reads(&self, state: &SamplerState) -> Reads {
-        if self.slips(Flaw::ReadsByCallOrder, 3) { Reads::Row } else { self.inner.reads(state) }
+        match self.inner.reads(state) {
+            _ if self.slips(Flaw::ReadsByCallOrder, 3) => Reads::Row,
+            Reads::Drawn(draw) if self.slips(Flaw::NumbersByCallOrder, 3) => {
+                Reads::Drawn(Draw { within: draw.within ^ 1, ..draw })
+            }
+            reads => reads,
+        }
+    }
+
+    fn guess(&self, state: &SamplerState, ahead: usize) -> Draw {
+        self.inner.guess(state, ahead)
     }
 
     fn sample_best(&self, state: &mut SamplerState, best: Token) -> (Token, bool) {
@@ -73,5 +88,10 @@ impl Sampler for BrokenSampler {
         let (token, done) = self.by_call_order(Flaw::ListsByCallOrder, self.inner.sample_top(state, top));
         let first = top.first().map_or(0, |(token, _)| *token);
         (if self.flaw == Some(Flaw::ListsUnchecked) { first } else { token }, done)
+    }
+
+    fn sample_drawn(&self, state: &mut SamplerState, drawn: Token) -> (Token, bool) {
+        let (token, done) = self.by_call_order(Flaw::DrawnByCallOrder, self.inner.sample_drawn(state, drawn));
+        (if self.flaw == Some(Flaw::DrawnUnchecked) { drawn } else { token }, done)
     }
 }

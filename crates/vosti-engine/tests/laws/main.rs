@@ -73,12 +73,14 @@ const BREAKS: &[(&str, Law, Break)] = &[
     ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(1)),
     ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(2)),
     ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(3)),
+    ("clearing_keeps_the_weights", laws::clearing_keeps_the_weights, Break::ClearingChangesLimit(4)),
     ("clearing_leaves_finite_slots", laws::clearing_leaves_finite_slots, Break::ClearsNothing),
     ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::WeightsDrift),
     ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(0)),
     ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(1)),
     ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(2)),
     ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(3)),
+    ("running_keeps_the_weights", laws::running_keeps_the_weights, Break::RunningChangesLimit(4)),
     ("embedding_depends_on_its_token", laws::embedding_depends_on_its_token, Break::SeesTheRowBefore),
     ("rowwise_depends_on_its_row", laws::rowwise_depends_on_its_row, Break::TileByRows),
     ("selected_rows_are_gathered", laws::selected_rows_are_gathered, Break::GathersInReverse),
@@ -99,6 +101,20 @@ const BREAKS: &[(&str, Law, Break)] = &[
     ("lists_are_as_long_as_is_said", laws::lists_are_as_long_as_is_said, Break::ListsFewer),
     ("lists_are_brought", laws::lists_are_brought, Break::ListsTheFirstSequence),
     ("a_list_has_the_rows_largest_in_order", laws::a_list_has_the_rows_largest_in_order, Break::ListOfTheNextRow),
+    ("tokens_are_drawn_if_it_is_said", laws::tokens_are_drawn_if_it_is_said, Break::OnlySaysThatItDraws),
+    ("tokens_are_drawn_if_it_is_said", laws::tokens_are_drawn_if_it_is_said, Break::DrawsUnsaid),
+    ("tokens_are_drawn_if_it_is_said", laws::tokens_are_drawn_if_it_is_said, Break::RunningChangesLimit(4)),
+    ("drawn_tokens_are_brought", laws::drawn_tokens_are_brought, Break::DrawsTheFirstSequence),
+    (
+        "a_drawn_token_depends_on_its_row_and_numbers",
+        laws::a_drawn_token_depends_on_its_row_and_numbers,
+        Break::DrawsOfTheNextRow,
+    ),
+    (
+        "a_drawn_token_depends_on_its_row_and_numbers",
+        laws::a_drawn_token_depends_on_its_row_and_numbers,
+        Break::DrawsByTheNextNumbers,
+    ),
 ];
 
 #[test]
@@ -195,6 +211,7 @@ fn choose(sampler: &BrokenSampler, state: &mut SamplerState, row: &[f32]) -> (To
         Reads::Row => sampler.sample(state, row),
         Reads::Top => sampler.sample_top(state, &math::top(row, LISTED)),
         Reads::Best => sampler.sample_best(state, math::first_largest(row)),
+        Reads::Drawn(draw) => sampler.sample_drawn(state, math::drawn_by(row, draw)),
     }
 }
 
@@ -203,7 +220,12 @@ const LISTED: usize = 8;
 
 /// A state before the first token, on a device that makes lists.
 fn listing(sampling: &Sampling, prompt: &[Token]) -> SamplerState {
-    SamplerState::new(sampling, prompt, 0).with_lists(LISTED)
+    SamplerState::new(sampling, prompt, 0).on_device(LISTED, false)
+}
+
+/// A state before the first token, on a device that makes lists and draws tokens.
+fn drawing(sampling: &Sampling, prompt: &[Token]) -> SamplerState {
+    SamplerState::new(sampling, prompt, 0).on_device(LISTED, true)
 }
 
 /// Each law of the sampler, and a flaw that breaks it.
@@ -212,10 +234,13 @@ const SAMPLER_LAWS: &[(&str, SamplerLaw, Flaw)] = &[
     ("a_choice_depends_on_state_and_logits", a_choice_depends_on_state_and_logits, Flaw::RowsByCallOrder),
     ("tokens_are_in_the_vocabulary", tokens_are_in_the_vocabulary, Flaw::RowsOneTooFar),
     ("what_a_choice_reads_depends_on_the_state", what_a_choice_reads_depends_on_the_state, Flaw::ReadsByCallOrder),
+    ("what_a_choice_reads_depends_on_the_state", what_a_choice_reads_depends_on_the_state, Flaw::NumbersByCallOrder),
     ("a_best_choice_depends_on_state_and_token", a_best_choice_depends_on_state_and_token, Flaw::BestByCallOrder),
     ("best_choices_are_in_the_vocabulary", best_choices_are_in_the_vocabulary, Flaw::BestUnchecked),
     ("a_listed_choice_depends_on_state_and_list", a_listed_choice_depends_on_state_and_list, Flaw::ListsByCallOrder),
     ("listed_choices_are_in_the_vocabulary", listed_choices_are_in_the_vocabulary, Flaw::ListsUnchecked),
+    ("a_drawn_choice_depends_on_state_and_token", a_drawn_choice_depends_on_state_and_token, Flaw::DrawnByCallOrder),
+    ("drawn_choices_are_in_the_vocabulary", drawn_choices_are_in_the_vocabulary, Flaw::DrawnUnchecked),
 ];
 
 fn samplings() -> Vec<Sampling> {
@@ -280,13 +305,14 @@ fn a_best_choice_depends_on_state_and_token(new: &New<'_>) -> bool {
     })
 }
 
-/// The part of a row that a choice reads is a function of the state: after the same tokens, two choices read the same part.
+/// The part of a row that a choice reads is a function of the state: after the same tokens, two choices read the same part, by the same
+/// numbers if it is a drawn token.
 fn what_a_choice_reads_depends_on_the_state(new: &New<'_>) -> bool {
     samplings().iter().all(|sampling| {
         let (one, two) = (new(40), new(40));
-        let (mut a, mut b) = (SamplerState::new(sampling, &[1, 2], 0), SamplerState::new(sampling, &[1, 2], 0));
+        let (mut a, mut b) = (drawing(sampling, &[1, 2]), drawing(sampling, &[1, 2]));
         rows(1, 40).all(|row| {
-            two.reads(&SamplerState::new(&Sampling::greedy(3), &[1], 1));
+            two.reads(&drawing(&samplings()[2], &[1]));
             let alike = one.reads(&a) == two.reads(&b);
             choose(&one, &mut a, &row);
             choose(&two, &mut b, &row);
@@ -322,6 +348,50 @@ fn listed_choices_are_in_the_vocabulary(new: &New<'_>) -> bool {
         .all(|sampling| strange.iter().all(|list| new(20).sample_top(&mut listing(sampling, &[1]), list).0 < 20))
 }
 
+/// Choices of what a device drew: the same state and token, the same choice and the same end.
+fn a_drawn_choice_depends_on_state_and_token(new: &New<'_>) -> bool {
+    let reads = |s: &Sampling| matches!(TokenSampler::new(40).reads(&drawing(s, &[1])), Reads::Drawn(_));
+    let samplings: Vec<Sampling> = samplings().into_iter().filter(reads).collect();
+    !samplings.is_empty()
+        && samplings.iter().all(|sampling| {
+            let (one, two) = (new(40), new(40));
+            let (mut a, mut b) = (drawing(sampling, &[1, 2]), drawing(sampling, &[1, 2]));
+            rows(1, 40).map(|row| math::first_largest(&row)).all(|token| {
+                two.sample_drawn(&mut drawing(sampling, &[7; 9]), token);
+                a.finish().is_some() || one.sample_drawn(&mut a, token) == two.sample_drawn(&mut b, token)
+            })
+        })
+}
+
+fn drawn_choices_are_in_the_vocabulary(new: &New<'_>) -> bool {
+    let choice = |token| new(20).sample_drawn(&mut drawing(&samplings()[2], &[1]), token).0;
+    [0, 7, 19, 20, 21, u32::MAX].into_iter().all(|token| choice(token) == token.min(19))
+}
+
+/// A row may stay on the device because `sample` gives the token that a device draws by the numbers of the state, up to rounding: of
+/// none of these rows another one.
+#[test]
+fn a_choice_that_reads_drawn_tokens_is_the_rows_own() {
+    let mut seen = 0;
+    for sampling in samplings() {
+        for row in rows(1, 40).chain(rows(8, 40)).chain(rows(3, 5_000)).chain(strange()) {
+            let sampler = TokenSampler::new(row.len() as u32);
+            for len in 0..50 {
+                // Another length is another position, with other numbers.
+                let (mut a, mut b) = (drawing(&sampling, &vec![1; len]), listing(&sampling, &vec![1; len]));
+                if let Reads::Drawn(draw) = sampler.reads(&a) {
+                    seen += 1;
+                    assert_eq!(sampler.reads(&b), Reads::Row, "nothing is drawn, no drawn token is read");
+                    let drawn = math::drawn_by(&row, draw);
+                    assert_eq!(sampler.sample(&mut b, &row), sampler.sample_drawn(&mut a, drawn), "{len} {row:?}");
+                    assert_eq!(a.finish(), b.finish());
+                }
+            }
+        }
+    }
+    assert_eq!(seen, 36 * 50, "those of a whole row, and no others");
+}
+
 /// Rows may stay on the device because `sample` and `sample_top` agree wherever only a list is read.
 #[test]
 fn a_choice_that_reads_lists_is_the_rows_own() {
@@ -333,7 +403,7 @@ fn a_choice_that_reads_lists_is_the_rows_own() {
                 let (mut a, mut b) = (listing(&sampling, &[1, 2]), SamplerState::new(&sampling, &vec![1; seed], 0));
                 if sampler.reads(&a) == Reads::Top {
                     seen += 1;
-                    a = SamplerState::new(&sampling, &vec![1; seed], 0).with_lists(LISTED);
+                    a = listing(&sampling, &vec![1; seed]);
                     assert_eq!(sampler.reads(&b), Reads::Row, "no lists, no list read");
                     assert_eq!(sampler.sample(&mut b, &row), sampler.sample_top(&mut a, &math::top(&row, LISTED)));
                     assert_eq!(a.finish(), b.finish());

@@ -90,6 +90,8 @@ fn prompt(random: &mut Random, vocab: u32, longest: usize) -> Vec<Token> {
 
 fn sampling(random: &mut Random, vocab: u32) -> Sampling {
     let token = |random: &mut Random| (random.next() % u64::from(vocab)) as Token;
+    // A temperature alone: the device draws.
+    let bare = random.one_in(4);
     let params = SamplingParams {
         temperature: random.pick(&[0.0, 0.0, 0.7, 1.5]),
         top_k: random.pick(&[0, 0, 3]),
@@ -105,7 +107,10 @@ fn sampling(random: &mut Random, vocab: u32) -> Sampling {
         seed: random.next(),
         ..SamplingParams::default()
     };
-    Sampling::new(params).expect("parameters in range")
+    let SamplingParams { stop_tokens, tokens_max, seed, .. } = params.clone();
+    let temperature = params.temperature + 0.4;
+    let drawn = SamplingParams { temperature, stop_tokens, tokens_max, seed, ..SamplingParams::default() };
+    Sampling::new(if bare { drawn } else { params }).expect("parameters in range")
 }
 
 /// A request of any length up to the context, whatever the pool holds.

@@ -1,8 +1,8 @@
 //! Both ends of the forward pass: tokens to the residual stream, and the stream to logits.
 
 use vosti_contract::Const;
-use vosti_core::{Dtype, Op, RowSet};
-use vosti_kernels::capped;
+use vosti_core::{BufferDecl, Dtype, Op, RowSet};
+use vosti_kernels::{Draws, capped};
 
 use super::{Builder, STREAM, int};
 use crate::error::Result;
@@ -10,9 +10,11 @@ use crate::tensor_names::Slot;
 
 /// Logits of a list, a power of two: the largest `top_k` of published models (Gemma's 64, Qwen's 20; 40 and 50 are common).
 const LISTED: u32 = 64;
+/// Columns of a row that one program reads which draws a token of them.
+const DRAW_PART: u32 = 2048;
 /// Columns of a row that one program of the list kernel reads.
 pub(crate) const LIST_PART: u32 = 4096;
-/// The same, for a row of at most this many columns.
+/// Both, for a row of at most this many columns.
 const FEW: u32 = 256;
 
 impl Builder<'_> {
@@ -27,7 +29,7 @@ impl Builder<'_> {
         Ok(stream)
     }
 
-    /// Emits the final norm, the logits, each row's best token and, if the target wants them, the lists. Returns the logits.
+    /// Emits the final norm, the logits, each row's best token and, if the target wants them, lists and draws. Returns the logits.
     pub(super) fn head(&mut self, stream: u32) -> Result<u32> {
         let d = self.decoder;
         let weight = vec![self.rows(Slot::FinalNorm, 0, d.hidden)];
@@ -43,8 +45,9 @@ impl Builder<'_> {
         let best = self.buffer(1, Dtype::F32, RowSet::Selected);
         let k = self.bind("argmax", &[("V", int(d.vocab))], Vec::new())?;
         self.push_rowwise(k, vec![logits], vec![best]);
-        if self.target.lists {
+        if self.target.choices {
             self.lists(logits)?;
+            self.draws(logits)?;
         }
         Ok(logits)
     }
@@ -62,6 +65,35 @@ impl Builder<'_> {
         self.push_rowwise(k, vec![logits], candidates.clone());
         let k = self.bind("topk_combine", &[("N", int(found)), ("K", int(LISTED))], Vec::new())?;
         self.push_rowwise(k, candidates, list);
+        Ok(())
+    }
+
+    /// Makes what draws a token of each row, in two ops: one of each part, and the part. No buffer or op of the program comes after it.
+    fn draws(&mut self, logits: u32) -> Result<()> {
+        let vocab = self.decoder.vocab;
+        let part = if vocab <= FEW { FEW } else { DRAW_PART };
+        let parts = vocab.div_ceil(part);
+        let first = self.buffers.len() as u32;
+        let [scale, pick, within, largest, sums, tokens, drawn] = std::array::from_fn(|i| first + i as u32);
+        let buffer = |width| BufferDecl { width, dtype: Dtype::F32, rows: RowSet::Selected };
+        let row = |k, ins: &[u32], outs: &[u32]| Op::Rowwise {
+            k,
+            ins: ins.into(),
+            outs: outs.into(),
+            rows: RowSet::Selected,
+        };
+        let of_parts = [("V", int(vocab)), ("PARTS", int(parts)), ("PART", int(part))];
+        let of_parts = self.bind_as("draw_part", self.target.act, &of_parts, Vec::new())?;
+        let of_row = self.bind_as("draw_combine", self.target.act, &[("PARTS", int(parts))], Vec::new())?;
+        self.draws = Some(Draws {
+            buffers: [1, 1, 1, parts, parts, parts, 1].map(buffer).to_vec(),
+            ops: vec![
+                row(of_parts, &[logits, scale, within], &[largest, sums, tokens]),
+                row(of_row, &[largest, sums, tokens, scale, pick], &[drawn]),
+            ],
+            numbers: [scale, pick, within],
+            tokens: drawn,
+        });
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ use std::fmt;
 
 use vosti_contract::Const;
 use vosti_core::{BufferDecl, Dtype, GroupDecl, LayerDecl, Op, Program, RowSet};
-use vosti_kernels::{Binding, CPU, Format, Launch, Spec};
+use vosti_kernels::{Binding, CPU, Draws, Format, Launch, Spec};
 
 use crate::decoder::{Decoder, Layer, Mixer, Mlp, Rope};
 use crate::error::Result;
@@ -62,19 +62,19 @@ pub struct Target<'a> {
     pub name: &'a str,
     /// Element type of activations, matrices and the cache.
     pub act: Dtype,
-    /// Whether the program lists each row's largest logits, so that a choice among them does not need the whole row.
-    pub lists: bool,
+    /// Whether the device lists each row's largest logits and draws tokens, so that a choice does not need the whole row.
+    pub choices: bool,
     /// How matrices in blocks are multiplied.
     pub arithmetic: Arithmetic,
 }
 
 impl<'a> Target<'a> {
-    /// The served configuration of the target with this name: BF16, with lists on a GPU, so that rows of logits need not be
-    /// copied to the host. On the processor, the sampler finds the largest logits of a row faster than the list kernels do.
+    /// The served configuration of the target with this name: BF16, with lists and draws on a GPU, so that rows of logits need not be
+    /// copied to the host. On the processor, the sampler chooses faster than the kernels do.
     /// A processor multiplies matrices in blocks in integers; a GPU in BF16, because nobody has measured integers there.
     pub fn named(name: &'a str) -> Self {
         let arithmetic = if name == CPU { Arithmetic::Integers16 } else { Arithmetic::Bf16 };
-        Self { name, act: Dtype::Bf16, lists: name != CPU, arithmetic }
+        Self { name, act: Dtype::Bf16, choices: name != CPU, arithmetic }
     }
 
     /// The same with another type of activations.
@@ -87,9 +87,9 @@ impl<'a> Target<'a> {
         Self { arithmetic, ..self }
     }
 
-    /// The same with lists of each row's largest logits.
-    pub fn with_lists(self) -> Self {
-        Self { lists: true, ..self }
+    /// The same with lists of each row's largest logits, and with draws.
+    pub fn with_choices(self) -> Self {
+        Self { choices: true, ..self }
     }
 }
 
@@ -98,12 +98,21 @@ impl<'a> Target<'a> {
 pub struct ModelPlan {
     /// The forward pass as data.
     pub program: Program,
+    /// What draws tokens behind it, if the target does.
+    pub draws: Option<Draws>,
     /// The buffer of each mixture's choice of experts, by layer. No other op writes it.
     pub routed: Vec<u32>,
     /// The binding of each op's `k`.
     pub bindings: Vec<Binding>,
     /// Each weight that a binding names.
     pub weights: BTreeMap<String, Weight>,
+}
+
+impl ModelPlan {
+    /// The program with what draws tokens behind it.
+    pub fn whole(&self) -> Program {
+        self.draws.as_ref().map_or_else(|| self.program.clone(), |draws| draws.behind(&self.program))
+    }
 }
 
 /// Compiles a decoder for a target. `context` is the longest sequence to serve, in tokens; the model's own limit is used if
@@ -132,6 +141,7 @@ pub(crate) fn plan_with(
         shared: Vec::new(),
         held: Vec::new(),
         per_layer: None,
+        draws: None,
         groups: Vec::new(),
         layers: Vec::new(),
         caches: BTreeMap::new(),
@@ -152,6 +162,7 @@ pub(crate) fn plan_with(
             context,
             kernels: builder.bindings.len() as u32,
         },
+        draws: builder.draws,
         routed: builder.routed,
         bindings: builder.bindings,
         weights: builder.weights,
@@ -184,6 +195,7 @@ struct Builder<'a> {
     held: Vec<u32>,
     /// What layers make inputs of their own from, in models with per-layer embeddings.
     per_layer: Option<PerLayer>,
+    draws: Option<Draws>,
     groups: Vec<GroupDecl>,
     layers: Vec<LayerDecl>,
     /// The program's cache layer that a decoder layer attends to.

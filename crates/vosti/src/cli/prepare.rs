@@ -173,9 +173,10 @@ fn report(
     counters: &BTreeMap<String, Counter>,
     card: &Card,
 ) -> Result<()> {
-    let decode = arguments.depth.iter().map(|depth| Step { sequences: arguments.batch, tokens: 1, depth: *depth });
+    let decode =
+        arguments.depth.iter().map(|depth| Step { sequences: arguments.batch, tokens: 1, depth: *depth, draws: false });
     let deepest = arguments.depth.iter().copied().max().filter(|depth| *depth > 0);
-    let prefill = |depth| Step { sequences: 1, tokens: arguments.prefill.max(2), depth };
+    let prefill = |depth| Step { sequences: 1, tokens: arguments.prefill.max(2), depth, draws: false };
     let prefills = std::iter::once(0).chain(deepest).map(prefill);
     print(&format!(
         "\nOn {} ({} multiprocessors, reads at {:.2} TB/s, {:.0} TFLOP/s), estimated:\n",
@@ -191,11 +192,22 @@ fn report(
         print(&format!("\nleft out: a step that reaches {} tokens, beyond the context\n", reaches(step)))?;
     }
     let bar = Bar::new(Unit::Count);
-    let counts = estimate::counted::of(plan, bundle.cubins(), card, counters, &steps, &bar)?;
+    let drawing = steps.first().filter(|step| step.tokens == 1).map(|step| Step { draws: true, ..*step });
+    let all: Vec<Step> = steps.iter().copied().chain(drawing).collect();
+    let counts = estimate::counted::of(plan, bundle.cubins(), card, counters, &all, &bar)?;
     anyhow::ensure!(!bar.cancelled(), "interrupted");
     drop(bar);
+    let of = |step| estimate::estimate(plan, bundle.cubins(), &counts, card, step);
     for step in steps {
-        print(&format!("\n{}", estimate::estimate(plan, bundle.cubins(), &counts, card, step)?.table()))?;
+        print(&format!("\n{}", of(step)?.table()))?;
+    }
+    if let Some(step) = drawing {
+        let more = of(step)?.seconds - of(Step { draws: false, ..step })?.seconds;
+        print(&format!(
+            "\na decode step of batch {} that draws its tokens takes {:.3} ms more\n",
+            step.sequences,
+            more * 1e3
+        ))?;
     }
     for ((name, _), error) in counts.iter().filter_map(|(key, counted)| Some((key, counted.as_ref().err()?))) {
         print(&format!("\nnot counted: {name}: {error}\n"))?;

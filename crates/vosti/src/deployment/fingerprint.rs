@@ -10,7 +10,7 @@ use vosti_engine::{Event, Policy, Request, Sampling};
 use vosti_kernels::ttir_hash;
 
 impl Deployment {
-    /// Hashes, in a fixed order: version, dequantiser, page size, program, kernels, on a GPU the card, its driver and its machine
+    /// Hashes, in a fixed order: version, dequantiser, sampler, page size, program, kernels, on a GPU the card, its driver and its machine
     /// code, files, numbers.
     pub(super) fn identify(&self) -> Result<String, DeployError> {
         let mut hash = blake3::Hasher::new();
@@ -19,6 +19,7 @@ impl Deployment {
         };
         put("vosti", env!("CARGO_PKG_VERSION").as_bytes());
         put("dequantiser", &vosti_model::dequantise::VERSION.to_le_bytes());
+        put("sampler", &vosti_engine::sampler::VERSION.to_le_bytes());
         put("page", &(PAGE as u64).to_le_bytes());
         put("program", format!("{:?}", self.program()).as_bytes());
         for binding in &self.plan.bindings {

@@ -62,7 +62,8 @@ pub fn of(
     step: Step,
 ) -> Result<Vec<Work>, KernelError> {
     let mut all = vec![];
-    for op in &plan.program.ops {
+    let program = if step.draws { plan.whole() } else { plan.program.clone() };
+    for op in &program.ops {
         let used = op.uses();
         let binding = &plan.bindings[used.binding as usize];
         let room = binding.scratch.iter().map(|scratch| scratch.rows.max(1)).min().unwrap_or(usize::MAX);
@@ -91,7 +92,8 @@ pub fn of(
             // An embedding reads rows as wide as those that it writes, and a store writes such as it reads.
             let read = if used.tokens { &used.outputs } else { &used.inputs };
             let written = if used.cache_written.is_some() { &used.inputs } else { &used.outputs };
-            all.push(rowwise(plan, launch, requests, &[&read[..], written].concat(), card.multiprocessors)?);
+            let (buffers, places) = ([&read[..], written].concat(), card.multiprocessors);
+            all.push(rowwise((plan, &program), launch, requests, &buffers, places)?);
         }
     }
     // The kernels of lists of largest logits run only in steps that ask for lists; a greedy step does not.
@@ -119,7 +121,7 @@ fn chosen<'s>(
 }
 
 fn rowwise(
-    plan: &ModelPlan,
+    (plan, program): (&ModelPlan, &Program),
     launch: &Launch,
     requests: Vec<(usize, usize)>,
     buffers: &[u32],
@@ -129,7 +131,7 @@ fn rowwise(
     let (spec, grid) = chosen(&launch.spec, &launch.higher, |_| Extent { rows, tiles: 0, length: 0 }, multiprocessors)?;
     let blocks = grid.iter().product::<usize>() as f64;
     let matrices: f64 = launch.weights.values().filter_map(|name| matrix(plan, name)).sum();
-    let moved: f64 = buffers.iter().map(|buffer| row_bytes(&plan.program, *buffer)).sum::<f64>() * rows as f64;
+    let moved: f64 = buffers.iter().map(|buffer| row_bytes(program, *buffer)).sum::<f64>() * rows as f64;
     let work = Work {
         spec: spec.clone(),
         requests,

@@ -32,6 +32,8 @@ pub struct Step {
     pub tokens: usize,
     /// Positions that are cached, of each sequence.
     pub depth: usize,
+    /// Whether a token is drawn from the last row of each; else the best one is taken.
+    pub draws: bool,
 }
 
 impl Step {
@@ -203,7 +205,7 @@ impl Estimate {
 
     /// A table for people: one line for each kernel.
     pub fn table(&self) -> String {
-        let Step { sequences, tokens, depth } = self.step;
+        let Step { sequences, tokens, depth, .. } = self.step;
         let tokens_per_s = self.step.rows() as f64 / self.seconds;
         let what = match tokens {
             1 => format!("decode, batch {sequences} after {depth}"),
@@ -327,7 +329,7 @@ mod tests {
         let plan =
             vosti_stand_in::plan_with("configs/llama-3.1-8b.json", &[("num_hidden_layers", 1)], "cuda-sm90", 4096);
         let card = Card::find(Arch::Sm90, None).unwrap();
-        let step = Step { sequences: 4, tokens: 1, depth: 2048 };
+        let step = Step { sequences: 4, tokens: 1, depth: 2048, draws: false };
         let seconds = |ahead: u64, shared: u64, early: bool| {
             let mut cubins = vosti_stand_in::cubins(&plan);
             for (name, cubin) in &mut cubins {
@@ -357,7 +359,7 @@ mod tests {
         let card = Card::find(Arch::Sm90, None).unwrap();
         let cubins = vosti_stand_in::cubins(&plan);
         let of = |step| launches::of(&plan, &cubins, &card, step).unwrap();
-        let decode = Step { sequences: 4, tokens: 1, depth: 2048 };
+        let decode = Step { sequences: 4, tokens: 1, depth: 2048, draws: false };
         let all = of(decode);
         assert_eq!(all.len(), 325);
         let least = Least::of(&plan, decode.case(), 2.0).per_token().1 * 4.0;
@@ -367,11 +369,11 @@ mod tests {
         // Four rows; 64 columns each; five splits of four sequences and eight heads; a row and KV head each.
         assert_eq!(["rmsnorm", "linear", "attend", "attend_combine"].map(blocks), [4, 96, 160, 32]);
         // At most 512 rows of a launch of attention: four, of 2,048, and each folds its own splits.
-        let prefill = of(Step { sequences: 1, tokens: 2048, depth: 0 });
+        let prefill = of(Step { sequences: 1, tokens: 2048, depth: 0, draws: false });
         let many = |kernel: &str| prefill.iter().filter(|work| work.spec.kernel == kernel).count();
         assert_eq!((many("attend"), many("attend_combine")), (128, 0));
         // A few rows behind many keys are split.
-        let few = of(Step { sequences: 1, tokens: 16, depth: 16_384 });
+        let few = of(Step { sequences: 1, tokens: 16, depth: 16_384, draws: false });
         assert_eq!(few.iter().filter(|work| work.spec.kernel == "attend_combine").count(), 32);
         // Many rows have tiles of 128 lanes, half as many for each KV head; few rows and decode have those of 64.
         let tiles = |all: &[Work]| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vosti::device::AnyDevice;
 use vosti::model_source::ModelSource;
 use vosti_contract::Contract;
-use vosti_core::{Core, Device, DeviceError, PAGE, Program, Reads, Sampler, Select, StepPlan, Token};
+use vosti_core::{Core, Device, DeviceError, Draw, PAGE, Program, Reads, Sampler, Select, StepPlan, Token};
 use vosti_kernels::{Admitted, Proved, Spec};
 use vosti_model::ModelPlan;
 use vosti_tile::{Kernel, Scalar};
@@ -65,7 +65,7 @@ impl Recorder {
             let kernel = vosti_tile::lift(&proved.text).unwrap();
             Ok::<_, WiringError>(Text { spec: spec.clone(), proved, kernel })
         };
-        let wired = vosti_wiring::wire(program, &plan.bindings, rows, load).unwrap();
+        let wired = vosti_wiring::wire(program, &plan.bindings, None, rows, load).unwrap();
         let image = image(program, &wired.tilings, rows, selected).unwrap();
         let ints = image.len();
         let mut buffers: Vec<Value> = Vec::new();
@@ -74,7 +74,7 @@ impl Recorder {
             places.insert(bound, (buffers.len(), len));
             buffers.push(json!({"elem": elem.to_string(), "len": len, "file": file}));
         };
-        for (i, (elem, len)) in wired.rows(program, rows, selected).into_iter().enumerate() {
+        for (i, (elem, len)) in wired.rows(rows, selected).into_iter().enumerate() {
             add(Bound::Row(i), elem, len, None);
         }
         for (i, (elem, len)) in wired.scratches(program.context as usize).into_iter().enumerate() {
@@ -182,8 +182,16 @@ impl Sampler for Best {
         unreachable!("only best tokens are read")
     }
 
+    fn guess(&self, (): &(), _: usize) -> Draw {
+        unreachable!("only best tokens are read")
+    }
+
     fn sample_best(&self, (): &mut (), best: Token) -> (Token, bool) {
         (best, false)
+    }
+
+    fn sample_drawn(&self, (): &mut (), _: Token) -> (Token, bool) {
+        unreachable!("only best tokens are read")
     }
 
     fn sample_top(&self, (): &mut (), _: &[(Token, f32)]) -> (Token, bool) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use vosti_contract::Dtype;
-use vosti_core::{Core, Device, PAGE, Reads, Sampler, Select, Token};
+use vosti_core::{Core, Device, Draw, PAGE, Reads, Sampler, Select, Token};
 use vosti_cpu::Isa;
 use vosti_cpu::{Config, CpuDevice};
 use vosti_kernels::Admitted;
@@ -87,8 +87,16 @@ impl Sampler for Once {
         Reads::Best
     }
 
+    fn guess(&self, (): &(), _: usize) -> Draw {
+        unreachable!("only best tokens are read")
+    }
+
     fn sample_best(&self, (): &mut (), _: Token) -> (Token, bool) {
         (0, true)
+    }
+
+    fn sample_drawn(&self, (): &mut (), _: Token) -> (Token, bool) {
+        unreachable!("only best tokens are read")
     }
 
     fn sample_top(&self, (): &mut (), _: &[(Token, f32)]) -> (Token, bool) {
@@ -129,7 +137,7 @@ impl Run {
         let weights = Source(vosti_model::Weights::new(files, &plan));
         let pages = vec![longest.div_ceil(PAGE) + 1; plan.program.groups.len()];
         let config = Config { isa, ..Config::new(chunk, chunk, pages, 2) };
-        let admitted = Admitted::unproved(&plan.bindings).unwrap();
+        let admitted = Admitted::unproved(&plan.bindings).unwrap().with_draws(plan.draws.clone());
         let device = CpuDevice::new(&plan.program, &admitted, &weights, config).unwrap();
         assert_eq!(device.interpreted(), Vec::<String>::new());
         Run::of(plan, device, chunk)
