@@ -27,8 +27,9 @@ def drawn(weight, off, number, columns):
         further = {at + half for at in ends if weight[:at + half].sum() <= target + slack}
         ends = further | {at for at in ends if weight[:at + half].sum() > target - slack}
         half //= 2
-    last = np.flatnonzero(weight > 0).max(initial=0)
-    return total, off, {min(at, last) for at in ends}
+    # A weight that is subnormal may count as zero.
+    lasts = [np.flatnonzero(weight >= least).max(initial=0) for least in (np.finfo(np.float32).tiny, 1e-300)]
+    return total, off, {min(at, last) for at in ends for last in lasts}
 
 
 def nearest(given, right):
