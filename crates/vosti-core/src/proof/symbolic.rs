@@ -412,7 +412,8 @@ impl Device for Symbolic {
     }
 
     closed spec fn brought(&self) -> spec_fn(int, Reads) -> bool {
-        |i: int, what: Reads| (self.brought@)(i, what) && (what is Row ==> self.logits@[i].copy == self.logits@[i].row)
+        |i: int, what: Reads| (self.brought@)(i, what)
+            && (what is Row || what is Drawn ==> self.logits@[i].copy == self.logits@[i].row)
             && (what is Top ==> self.logits@[i].list == self.logits@[i].row / 2)
     }
 
@@ -531,7 +532,7 @@ impl Device for Symbolic {
 
     fn drawn(&self, selected: usize, draw: Draw) -> Token {
         let numbers = draw.scale as u128 + draw.part as u128 + draw.within as u128;
-        ((self.logits[selected].row as u128 + numbers) % 11) as u32
+        ((self.logits[selected].copy as u128 + numbers) % 11) as u32
     }
 }
 
