@@ -5,13 +5,7 @@ number d of a head with number d + HALF. `cos` and `sin` are FP32 tables `[conte
 """
 import triton
 import triton.language as tl
-from rotation import rotated
-
-
-@triton.jit
-def half(out, x, m, row, col, WIDTH, HALF, BM: tl.constexpr, HP: tl.constexpr):
-    tile = tl.make_block_ptr(out + col, (m, HALF), (WIDTH, 1), (row, 0), (BM, HP), (1, 0))
-    tl.store(tile, x.to(out.dtype.element_ty), boundary_check=(0, 1))
+from rotation import half, rotated
 
 
 # /// contract

@@ -340,14 +340,14 @@ def heads(l, first, count):
     return l.inputs("qkv", packed * d).reshape(-1, packed, d)[:, first:first + count]
 
 
-def turned(l, x):
-    """Normed if the kernel does, and turned by its position."""
+def turned(l, x, side=""):
+    """Normed if the kernel does, and turned by its position. `side`: how the names of norm and tables begin."""
     half, off = l.int("HALF"), 4 * F32
     if l.int("NORM"):
         x, more = normed(x, l.constants["EPS"])
-        x, off = x * l["norm_w"], off + more
+        x, off = x * l[side + "norm_w"], off + more
     position = l["positions"][l.rows]
-    cos, sin = (l[table].reshape(-1, half)[position][:, None, :] for table in ("cos", "sin"))
+    cos, sin = (l[table].reshape(-1, half)[position][:, None, :] for table in (side + "cos", side + "sin"))
     a, b = x[..., :half], x[..., half:]
     value = np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
     size = np.concatenate([np.abs(a * cos) + np.abs(b * sin), np.abs(b * cos) + np.abs(a * sin)], -1)
@@ -359,14 +359,15 @@ def rope_q(l):
     return {"out": (value.reshape(len(l.rows), -1), off.reshape(len(l.rows), -1))}
 
 
-def store_kv(l):
+def rope_store(l):
     kv = l.int("KV_HEADS")
     values = heads(l, l.int("V_FIRST"), kv)
     off = 0.0 * values
     if l.int("V_NORM"):
         values, more = normed(values, l.constants["EPS"])
         off = np.abs(values) * more
-    return {"cache_k": turned(l, heads(l, l.int("K_FIRST"), kv)), "cache_v": (values, off)}
+    keys = turned(l, heads(l, l.int("K_FIRST"), kv), "k_")
+    return rope_q(l) | {"cache_k": keys, "cache_v": (values, off)}
 
 
 def scores(l, window=0):
@@ -555,7 +556,7 @@ def topk_combine(l):
 KERNELS = [argmax, topk_part, topk_combine, draw_part, draw_combine, linear, linear_bias, linear_add, linear_logits, linear_glu, quantise,
            linear_int, linear_int_bias, linear_int_add, linear_int_logits, linear_int_glu, route, expert_glu, expert_down,
            expert_int_glu, expert_int_down, combine, combine_bias, combine_scaled, add_bias, embed, gather, round_stream, norm_qk, rmsnorm,
-           rmsnorm_add, rmsnorm_add_scaled, rope_q, store_kv, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
+           rmsnorm_add, rmsnorm_add_scaled, rope_q, rope_store, attend, attend_combine, store_gated, store_conv, short_conv, conv_silu, conv_silu_bias,
            gate_heads, gate_rows, norm_gated, delta_inputs, mamba_inputs, skip_gated, rmsnorm_groups, relu_squared, spread,
            per_layer_gate]
 

@@ -18,6 +18,7 @@ pub mod request;
 pub mod scores;
 pub mod spec;
 pub mod specialise;
+pub mod together;
 
 pub use admitted::{Admitted, Proved};
 pub use draws::Draws;

@@ -97,7 +97,8 @@ pub struct Launch {
     pub weights: BTreeMap<String, String>,
 }
 
-/// The launches that an op's `k` stands for. Most ops have one; several run in order.
+/// The launches that an op's `k` stands for. Most ops have one; several run in order. An op has none if the launch of the op before
+/// does its work ([`mod@crate::together`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// In the order in which they run.
@@ -142,6 +143,11 @@ impl Binding {
     /// A binding of one launch, without scratch.
     pub fn one(spec: Spec, weights: BTreeMap<String, String>) -> Binding {
         Binding { launches: vec![Launch { spec, higher: vec![], weights }], folded: vec![], scratch: vec![] }
+    }
+
+    /// The binding of an op whose work the launch of the op before does.
+    pub fn before() -> Binding {
+        Binding { launches: vec![], folded: vec![], scratch: vec![] }
     }
 
     /// Every specialisation that may run.

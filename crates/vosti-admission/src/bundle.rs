@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vosti_contract::Shape;
 use vosti_cubin::Cubin;
-use vosti_kernels::{Admitted, Launch, Proved, Spec, ttir_hash};
+use vosti_kernels::{Admitted, Launch, Proved, Spec, together, ttir_hash};
 use vosti_model::ModelPlan;
 use vosti_verify::certificate::StandsFor;
 use vosti_verify::{Certificate, CertificateError, Certificates, Problem, record};
@@ -120,10 +120,13 @@ impl Bundle {
             return Err(BundleError::Draws);
         }
         let program = plan.whole();
-        for (index, op) in program.ops.iter().enumerate() {
-            let binding = plan.bindings.get(op.uses().binding as usize);
+        let used = together::launched(&program.ops, &plan.bindings)
+            .map_err(|index| BundleError::Unlaunched { op: op_contract::name(&program.ops[index]), index })?;
+        for (index, (op, used)) in program.ops.iter().zip(&used).enumerate() {
+            let Some(used) = used else { continue };
+            let binding = plan.bindings.get(used.binding as usize);
             let launches = binding.map_or(&[][..], |binding| &binding.launches);
-            let stages = launch_pair::stages(op_contract::shape(&program, op), launches.len())
+            let stages = launch_pair::stages(op_contract::shape(&program, used), launches.len())
                 .ok_or(BundleError::Launches { op: op_contract::name(op), index, launches: launches.len() })?;
             let misfit = |kernel: &str, why: String| BundleError::Misfit {
                 origin: self.origin(),
@@ -140,7 +143,7 @@ impl Bundle {
                     let of = proved.at(&spec.constants).map_err(|why| misfit(&kernel, why))?;
                     problems.insert(kernel.clone(), of);
                 }
-                op_contract::check(&program, op, &problems[&kernel], &bound)
+                op_contract::check(&program, used, &problems[&kernel], &bound)
                     .and_then(|()| self.proved(spec, &problems[&kernel]))
                     .map(|proved| kernels.insert(spec.clone(), Arc::new(proved)))
                     .and_then(|_| self.compiled(spec))

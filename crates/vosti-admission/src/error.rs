@@ -19,6 +19,8 @@ pub enum BundleError {
     Misfit { origin: String, kernel: String, op: &'static str, index: usize, why: String },
     #[error("what draws tokens writes a buffer of the program or a page: this is a bug, report it")]
     Draws,
+    #[error("op {index} ({op}) has no launch, and that of the op before it cannot do its work")]
+    Unlaunched { op: &'static str, index: usize },
     #[error("op {index} ({op}) runs {launches} launches; an op has one launch, and attention one or two")]
     Launches { op: &'static str, index: usize, launches: usize },
     #[error("{folder}: it was prepared for another {what} ({found}, here {wanted}); run `vosti prepare` for this one")]

@@ -25,12 +25,9 @@ pub fn name(op: &Op) -> &'static str {
     }
 }
 
-/// The shape of an op's contract. Where pages have a state, it is that of a store that looks back, and of its read.
-pub fn shape(program: &Program, op: &Op) -> Shape {
-    shape_of(program, &op.uses())
-}
-
-fn shape_of(program: &Program, used: &Uses) -> Shape {
+/// The shape of the contract of an op, or of two in one launch. Where pages have a state, it is that of a store that looks back, and of
+/// its read.
+pub fn shape(program: &Program, used: &Uses) -> Shape {
     let recurs = group(program, used).is_some_and(|group| !group.state.is_empty());
     match (used.cache_written, used.cache_read) {
         (Some(_), _) if recurs => Shape::RecurStore,
@@ -61,8 +58,7 @@ pub struct Bound<'a> {
 
 /// Refuses a contract that does not promise what the op needs of this launch, or that needs what the op does not give. The
 /// error says in words what differs.
-pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> Result<(), String> {
-    let used = op.uses();
+pub fn check(program: &Program, used: &Uses, problem: &Problem, launch: &Bound) -> Result<(), String> {
     if problem.shape != launch.stage {
         return Err(format!("its contract has the shape {:?}, the op needs {:?}", problem.shape, launch.stage));
     }
@@ -79,9 +75,9 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     }
     for buffer in &problem.buffers {
         let name = &buffer.name;
-        types(program, &used, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
+        types(program, used, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
         let fits =
-            role(program, &used, problem, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
+            role(program, used, problem, buffer, launch).map_err(|why| format!("its parameter `{name}` {why}"))?;
         if !fits {
             return Err(format!("its parameter `{name}` has the role {:?}, which the op does not give", buffer.role));
         }
@@ -100,11 +96,11 @@ pub fn check(program: &Program, op: &Op, problem: &Problem, launch: &Bound) -> R
     if let Some(i) = (0..launch.scratch.len()).find(|i| problem.role(Role::Scratch(*i)).is_none()) {
         return Err(format!("no parameter is the op's scratch {i}"));
     }
-    if let Some(write) = used.cache_written {
-        stores_all(program, &used, problem)?;
+    if let Some(write) = &used.cache_written {
+        stores_all(program, used, problem)?;
         looks_back(write.back, problem)?;
     }
-    if let Some(read) = used.cache_read {
+    if let Some(read) = &used.cache_read {
         attend(read.window, problem)?;
     }
     Ok(())
@@ -165,7 +161,7 @@ pub fn same_numbers(first: &Spec, other: &Spec) -> Result<(), String> {
 
 /// False if the op gives nothing for the buffer's role; an error if it gives something else than the contract says.
 fn role(program: &Program, used: &Uses, problem: &Problem, buffer: &Buffer, launch: &Bound) -> Result<bool, String> {
-    let shape = shape_of(program, used);
+    let shape = shape(program, used);
     let tiles = matches!(shape, Shape::Attend | Shape::RecurStore | Shape::RecurRead);
     let all = used.rows == RowSet::All;
     match buffer.role {
@@ -174,7 +170,7 @@ fn role(program: &Program, used: &Uses, problem: &Problem, buffer: &Buffer, laun
         Role::Weight(_) => match launch.bound.get(&buffer.name).map(|name| (name, launch.weights.get(name))) {
             None => Err("is a weight, and the launch binds none to it".into()),
             Some((name, None)) => Err(format!("is bound to `{name}`, a weight that the model does not have")),
-            Some((name, Some(weight))) if weight.parameter != buffer.name => {
+            Some((name, Some(weight))) if !weight.is_for(&buffer.name) => {
                 Err(format!("is bound to `{name}`, which is made for a parameter `{}`", weight.parameter))
             }
             Some((_, Some(weight))) => self::weight(program, used.tokens, weight, &buffer.dims),

@@ -183,14 +183,14 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
     let bound = |stage| op_contract::Bound { stage, bound: own, weights: &plan.weights, scratch: &scratch };
     let op = plan.program.ops.iter().find(|op| attends(op)).unwrap();
     let (mut part, mut combine) = halves();
-    op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)).unwrap();
-    op_contract::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)).unwrap();
+    op_contract::check(&plan.program, &op.uses(), &part, &bound(Shape::AttendPart)).unwrap();
+    op_contract::check(&plan.program, &op.uses(), &combine, &bound(Shape::AttendCombine)).unwrap();
 
     let Op::Attend { k, q, layer, out, .. } = op else { panic!("it attends") };
     let windowed = Op::Attend { k: *k, q: *q, layer: *layer, out: *out, window: Some(64) };
     for (problem, stage) in [(&part, Shape::AttendPart), (&combine, Shape::AttendCombine)] {
         refused(
-            op_contract::check(&plan.program, &windowed, problem, &bound(stage)),
+            op_contract::check(&plan.program, &windowed.uses(), problem, &bound(stage)),
             "no window, the op has a window of 64",
         );
     }
@@ -199,20 +199,20 @@ fn a_launch_that_is_not_its_part_of_the_op_is_refused() {
         let most = problem.premises.tile_rows().unwrap() as i64;
         let own = problem.constants.insert("HEIGHT".into(), Const::Int(most + 1)).unwrap();
         let rows = format!("a tile has up to {} rows, and it is proved for tiles of up to {most}", most + 1);
-        refused(op_contract::check(&plan.program, op, problem, &bound(stage)), &rows);
+        refused(op_contract::check(&plan.program, &op.uses(), problem, &bound(stage)), &rows);
         problem.constants.insert("HEIGHT".into(), own);
     }
     // Both launches write the output, each for its rows.
     let out = part.role(Role::Out(0)).unwrap();
     part.buffers.remove(out);
     refused(
-        op_contract::check(&plan.program, op, &part, &bound(Shape::AttendPart)),
+        op_contract::check(&plan.program, &op.uses(), &part, &bound(Shape::AttendPart)),
         "no parameter is the op's output 0",
     );
     let out = combine.role(Role::Out(0)).unwrap();
     combine.buffers.remove(out);
     refused(
-        op_contract::check(&plan.program, op, &combine, &bound(Shape::AttendCombine)),
+        op_contract::check(&plan.program, &op.uses(), &combine, &bound(Shape::AttendCombine)),
         "no parameter is the op's output 0",
     );
 }

@@ -270,19 +270,21 @@ fn a_weight_bound_to_another_parameter_than_it_is_made_for_is_refused() {
         let (cos, sin) = (weights["cos"].clone(), weights["sin"].clone());
         weights.extend([("cos".into(), sin), ("sin".into(), cos)]);
     };
-    let changes: [(&str, Change); 4] = [
+    let changes: [(&str, Change); 6] = [
         ("`cos` is bound to `rope.0.sin`, which is made for a parameter `sin`", swap),
         ("`norm_w` is bound to `rope.0.cos`", |w| _ = w.insert("norm_w".into(), w["cos"].clone())),
         ("`sin` is a weight, and the launch binds none", |w| _ = w.remove("sin")),
         ("no weight `tan`", |w| _ = w.insert("tan".into(), w["cos"].clone())),
+        ("`k_cos` is bound to `rope.0.sin`, which is made for a parameter `sin`", |w| {
+            _ = w.insert("k_cos".into(), w["k_sin"].clone())
+        }),
+        ("`k_sin` is a weight, and the launch binds none", |w| _ = w.remove("k_sin")),
     ];
-    for kernel in ["rope_q", "store_kv"] {
-        for (part, change) in changes {
-            let mut plan = gemma();
-            let mut launches = plan.bindings.iter_mut().flat_map(|b| &mut b.launches);
-            change(&mut launches.find(|launch| launch.spec.kernel == kernel).unwrap().weights);
-            refused(bundle().admit(&plan), &[part, kernel]);
-        }
+    for (part, change) in changes {
+        let mut plan = gemma();
+        let mut launches = plan.bindings.iter_mut().flat_map(|b| &mut b.launches);
+        change(&mut launches.find(|launch| launch.spec.kernel == "rope_store").unwrap().weights);
+        refused(bundle().admit(&plan), &[part, "rope_store"]);
     }
 }
 

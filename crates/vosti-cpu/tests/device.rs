@@ -64,10 +64,11 @@ fn program(act: Dtype) -> (Program, Vec<Binding>) {
     let heads = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("SINKS", i(1))];
     let groups = [("KV_HEADS", i(2)), ("GROUP", i(2)), ("D", i(16)), ("PAGE", i(64)), ("SINKS", i(1))];
     let part = spec("attend", &[&groups[..], &vosti_kernels::window(None), &scores(0.25, 0.0)].concat());
-    // The first binding: attention, in two launches.
+    // The first two bindings: attention, in two launches, and queries that are rotated where keys are stored.
     let sinks = BTreeMap::from([("sinks".to_string(), "sinks.0".to_string())]);
     let part = Launch { spec: part, higher: vec![], weights: sinks };
-    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads), false).unwrap()];
+    let mut bindings = vec![Binding::split(part, spec("attend_combine", &heads), false).unwrap(), Binding::before()];
+    let queries = 1;
     let mut bind = |spec: Spec, weights: &[&str], layer: u32| {
         let weights = weights
             .iter()
@@ -79,13 +80,12 @@ fn program(act: Dtype) -> (Program, Vec<Binding>) {
         bindings.len() as u32 - 1
     };
     let norm = spec("rmsnorm", &[("H", i(64)), ("EPS", f(1e-6))]);
-    let rope = spec(
-        "rope_q",
-        &[("HEADS", i(4)), ("HALF", i(8)), ("PACKED", i(8)), ("FIRST", i(0)), ("NORM", i(0)), ("EPS", f(0.0))],
-    );
     let store = [
+        ("HEADS", i(4)),
         ("KV_HEADS", i(2)),
+        ("PROGRAMS", i(6)),
         ("HALF", i(8)),
+        ("FIRST", i(0)),
         ("PAGE", i(64)),
         ("PACKED", i(8)),
         ("K_FIRST", i(4)),
@@ -94,7 +94,7 @@ fn program(act: Dtype) -> (Program, Vec<Binding>) {
         ("V_NORM", i(0)),
         ("EPS", f(0.0)),
     ];
-    let store = spec("store_kv", &store);
+    let store = spec("rope_store", &store);
     let buffer = |width, rows| BufferDecl { width, dtype: act, rows };
     let widths = [64, 64, 64, 128, 64, 64, 128];
     let mut buffers: Vec<BufferDecl> = widths.iter().map(|w| buffer(*w, RowSet::All)).collect();
@@ -115,9 +115,9 @@ fn program(act: Dtype) -> (Program, Vec<Binding>) {
     for layer in 0..2 {
         ops.push(row(bind(norm.clone(), &["norm"], 2 * layer), &[0], &[2], all));
         ops.push(row(bind(spec("linear", &[("K", i(64)), ("N", i(128))]), &["qkv"], layer), &[2], &[3], all));
-        ops.push(row(bind(rope.clone(), &["cos", "sin", "unread"], 0), &[3], &[4], all));
-        let k = bind(store.clone(), &["cos", "sin", "unread"], 0);
+        let k = bind(store.clone(), &["cos", "sin", "unread", "cos", "sin", "unread"], 0);
         ops.push(Op::StoreKv { k, ins: vec![3], layer, back: 0 });
+        ops.push(row(queries, &[3], &[4], all));
         ops.push(Op::Attend { k: 0, q: 4, layer, out: 5, window: None });
         ops.push(row(
             bind(spec("linear_add", &[("K", i(64)), ("N", i(64)), ("SCALE", f(1.0))]), &["out"], layer),

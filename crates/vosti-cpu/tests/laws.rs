@@ -46,7 +46,7 @@ type Law = fn(&Subject<CpuDevice>) -> Verdict;
 fn an_edited_kernel_breaks_a_law() {
     let edits: [(&str, &str, &str, Law); 9] = [
         // What is not finite is stored as it is.
-        ("store_kv", "arith.cmpf ole", "arith.cmpf une", laws::what_is_stored_is_finite),
+        ("rope_store", "arith.cmpf ole", "arith.cmpf une", laws::what_is_stored_is_finite),
         // The last of the lanes' largest is taken.
         ("argmax", "arith.minnumf", "arith.maxnumf", laws::the_best_token_is_the_rows_first_largest),
         // The smallest.

@@ -20,6 +20,12 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// Whether the weight is made for a parameter of this name. A parameter `k_x` beside `x` takes what is made for either: tables of
+    /// cosines and sines are for queries and for keys.
+    pub fn is_for(&self, parameter: &str) -> bool {
+        [Some(parameter), parameter.strip_prefix("k_")].contains(&Some(self.parameter))
+    }
+
     /// The weight's axes, slowest first.
     pub fn shape(&self) -> Vec<usize> {
         self.recipe.shape()

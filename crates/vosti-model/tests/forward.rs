@@ -41,34 +41,36 @@ impl<'a> Evaluator<'a> {
     }
 
     fn run(&mut self) {
+        let mut last = None;
         for op in &self.plan.program.ops {
+            // An op without a launch is done by the launch before.
+            let launch = self.launch(op.uses().binding).or(last).unwrap();
+            last = Some(launch);
             match op {
-                Op::Embed { k, out } => self.embed(*k, *out),
-                Op::Rowwise { k, ins, outs, .. } => self.rowwise(*k, ins, outs),
-                Op::StoreKv { k, ins, layer, .. } => self.store(*k, ins, *layer as usize),
-                Op::Attend { k, q, layer, out, window } => self.attend(*k, *q, *layer as usize, *out, *window),
+                Op::Embed { out, .. } => self.embed(launch, *out),
+                Op::Rowwise { ins, outs, .. } => self.rowwise(launch, ins, outs),
+                Op::StoreKv { ins, layer, .. } => self.store(launch, ins, *layer as usize),
+                Op::Attend { q, layer, out, window, .. } => self.attend(launch, *q, *layer as usize, *out, *window),
             }
         }
     }
 
-    fn launch(&self, k: u32) -> &'a Launch {
-        &self.plan.bindings[k as usize].launches[0]
+    fn launch(&self, k: u32) -> Option<&'a Launch> {
+        self.plan.bindings[k as usize].launches.first()
     }
 
     fn weight(&self, launch: &Launch, parameter: &str) -> &[f32] {
         &self.weights[&launch.weights[parameter]]
     }
 
-    fn embed(&mut self, k: u32, out: u32) {
-        let launch = self.launch(k);
+    fn embed(&mut self, launch: &Launch, out: u32) {
         let (h, scale) = (int(launch, "H"), float(launch, "SCALE"));
         let table = self.weight(launch, "w");
         let rows = self.tokens.iter().flat_map(|t| table[*t as usize * h..][..h].iter().map(|v| v * scale));
         self.buffers[out as usize] = rows.collect();
     }
 
-    fn rowwise(&mut self, k: u32, ins: &[u32], outs: &[u32]) {
-        let launch = self.launch(k);
+    fn rowwise(&mut self, launch: &Launch, ins: &[u32], outs: &[u32]) {
         if launch.spec.kernel.starts_with("topk") {
             return; // Lists come after the logits, and only logits are compared.
         }
@@ -187,10 +189,7 @@ impl<'a> Evaluator<'a> {
                 stream.iter().enumerate().map(|(i, v)| v + scale * sum(i)).collect()
             }
             "argmax" => x.chunks(int(launch, "V")).map(best).collect(),
-            "rope_q" => {
-                let (heads, norm) = (int(launch, "HEADS"), int(launch, "NORM") == 1);
-                self.rotate(launch, x, int(launch, "FIRST"), heads, norm)
-            }
+            "rope_q" | "rope_store" => self.rotate(launch, "", x, int(launch, "FIRST"), int(launch, "HEADS")),
             other => panic!("{other}"),
         };
         self.buffers[outs[0] as usize] = result;
@@ -267,15 +266,16 @@ impl<'a> Evaluator<'a> {
         ids.iter().enumerate().flat_map(unit).collect()
     }
 
-    fn rotate(&self, launch: &Launch, x: &[f32], first: usize, heads: usize, norm: bool) -> Vec<f32> {
+    /// `side`: how the names of the tables and of the norm begin.
+    fn rotate(&self, launch: &Launch, side: &str, x: &[f32], first: usize, heads: usize) -> Vec<f32> {
         let d = 2 * int(launch, "HALF");
-        let (cos, sin) = (self.weight(launch, "cos"), self.weight(launch, "sin"));
+        let [cos, sin, w] = ["cos", "sin", "norm_w"].map(|name| self.weight(launch, &format!("{side}{name}")));
         let mut out = Vec::new();
         for (position, row) in x.chunks(int(launch, "PACKED") * d).enumerate() {
             for head in 0..heads {
                 let mut v = row[(first + head) * d..][..d].to_vec();
-                if norm {
-                    v = normed(&v, float(launch, "EPS"), Some(self.weight(launch, "norm_w")));
+                if int(launch, "NORM") == 1 {
+                    v = normed(&v, float(launch, "EPS"), Some(w));
                 }
                 let angle = |i: usize| (cos[position * d / 2 + i], sin[position * d / 2 + i]);
                 out.extend((0..d / 2).map(|i| v[i] * angle(i).0 - v[i + d / 2] * angle(i).1));
@@ -285,8 +285,8 @@ impl<'a> Evaluator<'a> {
         out
     }
 
-    fn store(&mut self, k: u32, ins: &[u32], layer: usize) {
-        let (launch, qkv) = (self.launch(k), ins[0]);
+    fn store(&mut self, launch: &Launch, ins: &[u32], layer: usize) {
+        let qkv = ins[0];
         if ["store_delta", "store_mamba"].contains(&launch.spec.kernel.as_str()) {
             self.states[layer] = ins.iter().map(|i| self.buffers[*i as usize].clone()).collect();
             return;
@@ -304,7 +304,7 @@ impl<'a> Evaluator<'a> {
         }
         let x = &self.buffers[qkv as usize];
         let (heads, d, packed) = (int(launch, "KV_HEADS"), 2 * int(launch, "HALF"), int(launch, "PACKED"));
-        let keys = self.rotate(launch, x, int(launch, "K_FIRST"), heads, int(launch, "NORM") == 1);
+        let keys = self.rotate(launch, "k_", x, int(launch, "K_FIRST"), heads);
         let columns = x.chunks(packed * d).flat_map(|row| row[int(launch, "V_FIRST") * d..][..heads * d].to_vec());
         let mut values: Vec<f32> = columns.collect();
         if int(launch, "V_NORM") == 1 {
@@ -333,8 +333,7 @@ impl<'a> Evaluator<'a> {
         self.buffers[out as usize] = result.map(|(p, c)| cell(p, c)).collect();
     }
 
-    fn attend(&mut self, k: u32, q: u32, layer: usize, out: u32, window: Option<u32>) {
-        let launch = self.launch(k);
+    fn attend(&mut self, launch: &Launch, q: u32, layer: usize, out: u32, window: Option<u32>) {
         if launch.spec.kernel == "read_state" {
             return self.recurrence(launch, q, layer, out);
         }

@@ -72,7 +72,8 @@ fn no_branch_on_a_dimension_is_left_in_a_folded_kernel() {
         let decided = match spec.kernel.as_str() {
             // Where no partial results are stored, the branch around them goes with the one inside of it.
             "attend" => 4 + usize::from([1, 2].map(Const::Int).contains(&spec.constants["USE"])),
-            "store_kv" | "quantise" => 2,
+            "rope_store" => 3,
+            "quantise" => 2,
             "route" => 3,
             // These choose without a branch.
             "attend_combine" | "expert_glu" => 0,

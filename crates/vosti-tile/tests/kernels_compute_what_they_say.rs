@@ -317,17 +317,17 @@ fn embed_copies_scaled_rows_of_the_table() {
     }
 }
 
-/// A head of a projection after its norm and rotation, in FP64.
-fn rotated(l: &Launch, at: usize, row: usize, norm: bool) -> Vec<f64> {
+/// A head of a projection after its norm and rotation with the tables from weight `first` on, in FP64.
+fn rotated(l: &Launch, first: usize, at: usize, row: usize) -> Vec<f64> {
     let (d, packed) = (head(&l.spec), int(&l.spec, "PACKED"));
     let mut x = wide(l, Role::In(0))[(row * packed + at) * d..][..d].to_vec();
-    if norm {
-        let w = wide(l, Role::Weight(2));
+    if int(&l.spec, "NORM") == 1 {
+        let w = wide(l, Role::Weight(first + 2));
         x = normed(&x, d, float(&l.spec, "EPS"));
         x.iter_mut().zip(w).for_each(|(x, w)| *x *= w);
     }
     let at = ints(l, Role::Positions)[row] * d / 2;
-    let (cos, sin) = (wide(l, Role::Weight(0)), wide(l, Role::Weight(1)));
+    let (cos, sin) = (wide(l, Role::Weight(first)), wide(l, Role::Weight(first + 1)));
     let half = d / 2;
     (0..d)
         .map(|i| match i < half {
@@ -339,20 +339,19 @@ fn rotated(l: &Launch, at: usize, row: usize, norm: bool) -> Vec<f64> {
 
 #[test]
 fn rope_rotates_halves_by_position() {
-    for spec in small("rope_q") {
+    for spec in small("rope_q").into_iter().chain(small("rope_store")) {
         let mut l = launch(&spec, &[(2, 61), (1, 200), (4, 0)], 14);
         let heads = int(&spec, "HEADS");
-        let norm = int(&spec, "NORM") == 1;
         let y: Vec<f64> =
-            (0..7 * heads).flat_map(|i| rotated(&l, int(&spec, "FIRST") + i % heads, i / heads, norm)).collect();
+            (0..7 * heads).flat_map(|i| rotated(&l, 0, int(&spec, "FIRST") + i % heads, i / heads)).collect();
         execute(&mut l);
         close(&spec, &wide(&l, Role::Out(0)), &y);
     }
 }
 
 #[test]
-fn store_kv_writes_its_slots_with_finite_numbers_and_nothing_else() {
-    for spec in small("store_kv") {
+fn rope_store_writes_its_slots_with_finite_numbers_and_nothing_else() {
+    for spec in small("rope_store") {
         let mut l = launch(&spec, &[(2, 61), (1, 200), (4, 0)], 15);
         let [heads, page, packed] = ["KV_HEADS", "PAGE", "PACKED"].map(|n| int(&spec, n));
         let d = head(&spec);
@@ -366,7 +365,7 @@ fn store_kv_writes_its_slots_with_finite_numbers_and_nothing_else() {
         for (row, slot) in ints(&l, Role::Slots).into_iter().enumerate() {
             for head in 0..heads {
                 let cell = (slot / page * heads + head) * page * d + slot % page * d;
-                let k = rotated(&l, k_first + head, row, int(&spec, "NORM") == 1);
+                let k = rotated(&l, 3, k_first + head, row);
                 let mut v = wide(&l, Role::In(0))[(row * packed + v_first + head) * d..][..d].to_vec();
                 if int(&spec, "V_NORM") == 1 {
                     v = normed(&v, d, float(&spec, "EPS"));

@@ -23,6 +23,6 @@ fn attention_folds_a_rows_splits_in_order() {
 }
 
 #[test]
-fn store_kv_scatters_finite_rows_to_slots() {
-    insta::assert_snapshot!(printed("store_kv-bf16-BM64-HP32-PAGE64"));
+fn rope_store_scatters_finite_rows_to_slots() {
+    insta::assert_snapshot!(printed("rope_store-bf16-BM64-HP32-PAGE64"));
 }

@@ -234,7 +234,7 @@ fn permitted(shape: Shape, role: Role) -> bool {
         (shape, role),
         (_, Role::Weight(_))
             | (Shape::Rowwise, Role::In(_) | Role::Out(_) | Role::Tokens | Role::Positions | Role::RowIndex)
-            | (Shape::StoreKv, Role::In(_) | Role::Positions)
+            | (Shape::StoreKv, Role::In(_) | Role::Out(_) | Role::Positions)
             | (Shape::Attend | Shape::AttendPart | Shape::AttendCombine | Shape::AttendFolded, Role::Scratch(_))
             | (Shape::RecurStore | Shape::RecurRead, Role::In(_) | Role::Entry(_) | Role::State(_))
     )

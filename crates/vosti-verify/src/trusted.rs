@@ -170,6 +170,7 @@ pub const TRUSTED: &[Trusted] = trusted![
     Admission false "crates/vosti-verify/src/trusted.rs" "this list",
     Admission false "kernels/src/specialise.rs" "which kernels of other row tiles must have the same bits",
     Admission false "kernels/src/admitted.rs" "what a device may run",
+    Admission false "kernels/src/together.rs" "when one launch does the work of two ops",
     Admission false "kernels/src/draws.rs" "that what draws behind a program writes nothing of it",
     Admission false "crates/vosti-contract/src/grid.rs" "how many programs a launch has, for a proved grid",
     Admission false "crates/vosti-admission/src/bundle.rs" "no op without a fresh certificate that fits it",

@@ -262,7 +262,7 @@ impl<'k> Prover<'k, '_> {
         if problem.shape == Shape::RecurStore {
             return self.own_entry(side, store);
         }
-        if problem.shape != Shape::StoreKv {
+        if !role.is_cache() {
             return Ok(()); // rows of the output are what the contract names: in bounds is enough
         }
         let line = store.site.op.line;
@@ -322,7 +322,7 @@ impl<'k> Prover<'k, '_> {
 
     /// A value stored in the cache is finite, because attention multiplies unseen values by zero.
     fn finite_store(&mut self, side: Side, store: &Access<'k>) -> Proof {
-        if !matches!(self.runs[side.index()].problem.shape, Shape::StoreKv | Shape::RecurStore) {
+        if !self.runs[side.index()].problem.buffers[store.param].role.is_cache() {
             return Ok(());
         }
         let line = store.site.op.line;
@@ -344,9 +344,9 @@ impl<'k> Prover<'k, '_> {
         let chosen = self.chosen[side.index()].clone();
         let (mut inner, mut below) = (vec![], vec![]);
         let role = problem.buffers[param].role;
-        let names: &[&str] = match (problem.shape, role) {
-            (Shape::StoreKv, _) => &["head", "place", "column"],
-            (_, Role::Scratch(_)) => &["row", "head", "column"],
+        let names: &[&str] = match role {
+            Role::CacheK | Role::CacheV => &["head", "place", "column"],
+            Role::Scratch(_) => &["row", "head", "column"],
             _ => &["column"],
         };
         for (i, dim) in problem.buffers[param].dims[1..].iter().enumerate() {
@@ -361,7 +361,7 @@ impl<'k> Prover<'k, '_> {
         }
         let mut facts = [chosen.facts.clone(), below].concat();
         let mut outer = chosen.row;
-        if let Premises::StoreKv { page } = problem.premises {
+        if let (Premises::StoreKv { page }, true) = (problem.premises, role.is_cache()) {
             let slot = world.at(&mut self.t, Role::Slots, chosen.row);
             outer = self.t.div(slot, page);
             inner[1] = self.t.rem(slot, page);

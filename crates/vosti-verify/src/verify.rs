@@ -232,6 +232,7 @@ pub fn contract_name(problem: &Problem) -> String {
 fn promise(problem: &Problem) -> String {
     match problem.premises {
         Premises::Rowwise { .. } => "row-wise".into(),
+        Premises::StoreKv { .. } if problem.role(Role::Out(0)).is_some() => "exact effect and row-wise".into(),
         Premises::StoreKv { .. } => "exact effect".into(),
         Premises::Attend { window: Some(w), .. } => format!("causal, window {}", extent(problem, &w)),
         Premises::Attend { window: None, .. } => "causal".into(),
@@ -267,9 +268,18 @@ fn claim(problem: &Problem) -> String {
         Premises::Rowwise { .. } => format!(
             "claim: if row x of run L and row y of run R {same}, {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever else is in the two batches"
         ),
-        Premises::StoreKv { .. } => format!(
-            "claim: if row x of run L and row y of run R {same}, the cells of their slots get the same, finite values, and only slots of live rows are written"
-        ),
+        Premises::StoreKv { .. } => {
+            let rows = if outs.is_empty() {
+                outs
+            } else {
+                format!(
+                    ", and {outs}[x, :] of L and {outs}[y, :] of R are the same, whatever else is in the two batches"
+                )
+            };
+            format!(
+                "claim: if row x of run L and row y of run R {same}, the cells of their slots get the same, finite values, and only slots of live rows are written{rows}"
+            )
+        }
         Premises::AttendPart { splits, .. } if problem.shape == Shape::AttendFolded => {
             let (size, parts) = (splits.size, names(|r| matches!(r, Role::Scratch(_))));
             format!(
@@ -495,8 +505,8 @@ fn chosen_cells(p: &mut Prover, left: &Placed, right: &Placed) -> Proof<Vec<Term
     if p.runs[0].problem.shape == Shape::RecurStore {
         return recur::chosen_slots(p, a, b);
     }
-    let kv = p.runs[0].problem.shape == Shape::StoreKv;
     let role = p.runs[0].problem.buffers[a.param].role;
+    let kv = p.runs[0].problem.shape == Shape::StoreKv && role.is_cache();
     // The place of the axis of rows.
     let rows = if let Role::Scratch(_) = role { 1 } else { 0 };
     for (side, c) in [(0, l), (1, r)] {

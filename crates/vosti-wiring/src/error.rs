@@ -24,6 +24,8 @@ pub enum WiringError {
         "the program's logits must be read by one op that reads nothing else and writes one number for each selected row, and besides it only by an op that makes lists"
     )]
     Outputs,
+    #[error("op {index} has no launches, and the launch before it cannot do its work: this is a bug, report it")]
+    Together { index: usize },
     #[error("what draws tokens writes a buffer of the program or a page: this is a bug, report it")]
     Draws,
     #[error(

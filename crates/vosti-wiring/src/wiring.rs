@@ -9,7 +9,7 @@ use crate::outputs::outputs;
 use std::collections::HashMap;
 use vosti_contract::{Const, Contract, Extent, Role, Shape};
 use vosti_core::{GroupDecl, LayerDecl, Meta, Program, RowSet, Tiling, Uses};
-use vosti_kernels::{Binding, Draws, Launch, Scratch, Spec};
+use vosti_kernels::{Binding, Draws, Launch, Scratch, Spec, together};
 use vosti_tile::Scalar;
 
 /// A specialisation as a device holds it: lifted, compiled or loaded.
@@ -225,8 +225,9 @@ pub fn wire<K: Kernel, E: From<WiringError>>(
     };
     let mut builder = Builder { load, by_spec: HashMap::new(), by_name: HashMap::new(), wiring };
     let listing = outputs(program).ok().and_then(|outputs| outputs.lists).map(|lists| lists.ops);
-    for (i, op) in whole.ops.iter().enumerate() {
-        let op = op.uses();
+    let used = together::launched(&whole.ops, bindings).map_err(|index| WiringError::Together { index })?;
+    for (i, op) in used.into_iter().enumerate() {
+        let Some(op) = op else { continue };
         let layer = op.cache_written.map(|write| write.layer).or(op.cache_read.map(|read| read.layer));
         let layer = layer.map(|layer| layer as usize);
         let layer = layer.map(|layer| (layer, program.layers[layer].group as usize));

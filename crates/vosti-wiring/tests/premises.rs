@@ -104,7 +104,7 @@ fn reader(stem: &str, group: usize, tiling: usize, size: Size) -> Reader {
 const ATTEND: &str = "attend-f32-BQ16-DP16-GP16-PAGE64-ROWS512-SPLIT64";
 const WIDE: &str = "attend-f32-BQ64-DP64-GP2-PAGE64-ROWS512-SPLIT1024";
 const COMBINE: &str = "attend_combine-f32-BQ16-DP16-GP16-ROWS512-SPLIT64";
-const STORE: &str = "store_kv-f32-BM64-HP32-PAGE64";
+const STORE: &str = "rope_store-f32-BM64-HP32-PAGE64";
 const GATHER: &str = "gather-f32-BH64-BM64";
 const STORE_DELTA: &str = "store_delta-bf16-ACROSS0-DK32-DV16-PAGE64";
 const READ_STATE: &str = "read_state-bf16-BK32-BQ16-DK32-DP16-DV16-PAGE64";

@@ -144,14 +144,15 @@ impl Builder {
         let normed = self.norm(x);
         let qkv = self.rowwise(linear, &[&name("qkv")], &[normed], 192);
         let eps = ("EPS", Const::Float(1e-6));
-        let mut rope = dims(&[("HEADS", 8), ("HALF", 8), ("PACKED", 12), ("FIRST", 0), ("NORM", 1)]);
-        rope.push(eps);
-        let q = self.rowwise(spec("rope_q", &rope), &["cos", "sin", &name("head_norm")], &[qkv], 128);
-        let mut store = dims(&[("KV_HEADS", 2), ("HALF", 8), ("PAGE", 64), ("PACKED", 12)]);
-        store.extend(dims(&[("K_FIRST", 8), ("V_FIRST", 10), ("NORM", 1), ("V_NORM", 0)]));
+        let mut store =
+            dims(&[("HEADS", 8), ("KV_HEADS", 2), ("PROGRAMS", 10), ("HALF", 8), ("PAGE", 64), ("PACKED", 12)]);
+        store.extend(dims(&[("FIRST", 0), ("K_FIRST", 8), ("V_FIRST", 10), ("NORM", 1), ("V_NORM", 0)]));
         store.push(eps);
-        let k = self.bind(spec("store_kv", &store), &["cos", "sin", &name("head_norm")]);
+        let norm = name("head_norm");
+        let k = self.bind(spec("rope_store", &store), &["cos", "sin", &norm, "cos", "sin", &norm]);
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer, back: 0 });
+        let (k, q) = (self.binding(Binding::before()), self.buffer(128, Dtype::Bf16, RowSet::All));
+        self.ops.push(Op::Rowwise { k, ins: vec![qkv], outs: vec![q], rows: RowSet::All });
         let groups = dims(&[("KV_HEADS", 2), ("GROUP", 4), ("D", 16), ("PAGE", 64), ("SINKS", 1)]);
         let first =
             spec("attend", &[&groups[..], &vosti_kernels::window(window), &scores(0.2041241452319315, 0.0)].concat());

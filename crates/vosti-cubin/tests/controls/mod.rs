@@ -275,7 +275,7 @@ pub const CONTROLS: &[Control] = controls! {
     "experts of a group that is kept are left out", "route-", BITS, |t| with(t, "setp.leu.f32", 0, "setp.leu", "setp.gtu");
     "experts of all groups but one are left out", "route-", BITS, |t| with(t, "setp.gtu.f32", 0, "setp.gtu", "setp.leu");
     // Numbers that are not finite.
-    "a number that is not finite is stored", "store_kv-", BITS, |t| unchanged(t, 0);
+    "a number that is not finite is stored", "rope_store-", BITS, |t| unchanged(t, 0);
 };
 
 /// What no case can notice, with the reason.

@@ -48,13 +48,12 @@ impl Builder<'_> {
         let packed = attention.projection();
         let qkv = self.project(index, attention, packed.heads * attention.head_dim, (input, qkv))?;
 
-        let cache = match attention.cache_of {
-            Some(earlier) => self.caches[&earlier],
-            None => self.store(index, attention, &packed, qkv)?,
+        let (cache, q) = match attention.cache_of {
+            Some(earlier) => (self.caches[&earlier], self.rotate(index, attention, &packed, qkv)?),
+            None => self.rotate_and_store(index, attention, &packed, qkv)?,
         };
         self.caches.insert(index, cache);
 
-        let q = self.rotate(index, attention, &packed, qkv)?;
         let k = self.attend(index, attention)?;
         let read_later = if attention.output_gate { vec![q, qkv] } else { vec![q] };
         let buffer = self.scratch(attention.width(), &read_later);
@@ -144,49 +143,74 @@ impl Builder<'_> {
         if moved { Order::Heads(HeadRows { size, stride: size, rotary, interleaved }) } else { Order::Stored }
     }
 
-    /// Declares the layer's cache and stores its keys and values there.
-    fn store(&mut self, index: usize, attention: &Attention, packed: &Projection, qkv: u32) -> Result<u32> {
+    /// Declares the layer's cache, stores its keys and values there, and rotates its queries, in one launch. Gives the cache and the
+    /// queries.
+    fn rotate_and_store(
+        &mut self,
+        index: usize,
+        attention: &Attention,
+        packed: &Projection,
+        qkv: u32,
+    ) -> Result<(u32, u32)> {
         let part = PartDecl { heads: attention.kv_heads, width: attention.head_dim, dtype: self.target.act };
         let cache = self.cache(GroupDecl { window: attention.window, entry: vec![part; 2], state: vec![] });
+        let queries = self.rotation(index, attention, &attention.rope, ("q_norm", Slot::QueryNorm));
         // The temperature multiplies queries only.
-        let mut weights = self.rope_weights(&Rope { temperature: None, ..attention.rope.clone() });
-        let normed = attention.qk_norm == QkNorm::Heads;
-        weights.push(self.head_norm("k_norm", Slot::KeyNorm, index, attention));
-        let eps = if normed || attention.v_norm { self.decoder.eps } else { 0.0 };
-        let dims = [
+        let rope = Rope { temperature: None, ..attention.rope.clone() };
+        let keys = self.rotation(index, attention, &rope, ("k_norm", Slot::KeyNorm));
+        let normed = attention.qk_norm == QkNorm::Heads || attention.v_norm;
+        let more = [
             ("KV_HEADS", int(attention.kv_heads)),
-            ("HALF", int(attention.head_dim / 2)),
+            ("PROGRAMS", int(attention.heads + attention.kv_heads)),
             ("PAGE", int(vosti_core::PAGE as u32)),
-            ("PACKED", int(packed.heads)),
             ("K_FIRST", int(packed.k_first)),
             ("V_FIRST", int(packed.v_first)),
-            ("NORM", int(normed as u32)),
             ("V_NORM", int(attention.v_norm as u32)),
-            ("EPS", Const::Float(eps)),
         ];
-        let k = self.bind("store_kv", &dims, weights)?;
+        let dims = [&self.heads(attention, packed, normed)[..], &more].concat();
+        let mut launch = self.launch("rope_store", self.target.act, &dims, queries)?;
+        launch.weights.extend(keys.into_iter().map(|name| (format!("k_{}", self.weights[&name].parameter), name)));
+        let k = self.binding(Binding { launches: vec![launch], ..Binding::before() });
         self.ops.push(Op::StoreKv { k, ins: vec![qkv], layer: cache, back: 0 });
-        Ok(cache)
+        let k = self.binding(Binding::before());
+        let q = self.scratch(attention.width(), &[qkv]);
+        self.push_rowwise(k, vec![qkv], vec![q]);
+        Ok((cache, q))
     }
 
     /// The queries of the projection, normed and rotated.
     fn rotate(&mut self, index: usize, attention: &Attention, packed: &Projection, qkv: u32) -> Result<u32> {
-        let normed = attention.qk_norm == QkNorm::Heads;
-        let eps = if normed { self.decoder.eps } else { 0.0 };
-        let mut weights = self.rope_weights(&attention.rope);
-        weights.push(self.head_norm("q_norm", Slot::QueryNorm, index, attention));
-        let dims = [
-            ("HEADS", int(attention.heads)),
-            ("HALF", int(attention.head_dim / 2)),
-            ("PACKED", int(packed.heads)),
-            ("FIRST", int(0)),
-            ("NORM", int(normed as u32)),
-            ("EPS", Const::Float(eps)),
-        ];
+        let weights = self.rotation(index, attention, &attention.rope, ("q_norm", Slot::QueryNorm));
+        let dims = self.heads(attention, packed, attention.qk_norm == QkNorm::Heads);
         let k = self.bind("rope_q", &dims, weights)?;
         let q = self.scratch(attention.width(), &[qkv]);
         self.push_rowwise(k, vec![qkv], vec![q]);
         Ok(q)
+    }
+
+    /// The tables of a rotation, and the weight of the norm before it.
+    fn rotation(
+        &mut self,
+        index: usize,
+        attention: &Attention,
+        rope: &Rope,
+        (name, slot): (&str, Slot),
+    ) -> Vec<String> {
+        let mut weights = self.rope_weights(rope);
+        weights.push(self.head_norm(name, slot, index, attention));
+        weights
+    }
+
+    /// The dimensions of a kernel that rotates the queries. `normed`: whether it norms any heads.
+    fn heads(&self, attention: &Attention, packed: &Projection, normed: bool) -> [(&'static str, Const); 6] {
+        [
+            ("HEADS", int(attention.heads)),
+            ("HALF", int(attention.head_dim / 2)),
+            ("PACKED", int(packed.heads)),
+            ("FIRST", int(0)),
+            ("NORM", int((attention.qk_norm == QkNorm::Heads) as u32)),
+            ("EPS", Const::Float(if normed { self.decoder.eps } else { 0.0 })),
+        ]
     }
 
     /// The binding of attention. Keys are split if there is no window, and folded in one launch if the target has room for that.

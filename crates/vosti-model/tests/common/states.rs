@@ -11,7 +11,9 @@ impl Evaluator<'_> {
     /// A gated delta rule, or Mamba 2, by the recurrence that defines it, row by row: no pages, no chunks.
     pub fn recurrence(&mut self, launch: &Launch, q: u32, layer: usize, out: u32) {
         let corrects = self.plan.program.ops.iter().any(|op| match op {
-            Op::StoreKv { k, layer: own, .. } => *own as usize == layer && self.launch(*k).spec.kernel == "store_delta",
+            Op::StoreKv { k, layer: own, .. } => {
+                *own as usize == layer && self.launch(*k).unwrap().spec.kernel == "store_delta"
+            }
             _ => false,
         });
         let [heads, group, d, e] = ["KEY_HEADS", "GROUP", "DK", "DV"].map(|name| int(launch, name));
