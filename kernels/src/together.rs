@@ -11,7 +11,7 @@ pub fn together(first: &Op, second: &Op) -> Option<Uses> {
     let rows = second.cache_read.is_none() && second.cache_written.is_none() && !second.tokens;
     let same = first.inputs == second.inputs && [first.rows, second.rows] == [RowSet::All; 2];
     let apart = second.outputs.iter().all(|out| !first.inputs.contains(out));
-    (stores && rows && same && apart).then(|| Uses { outputs: second.outputs, ..first })
+    (stores && rows && same && apart).then_some(Uses { outputs: second.outputs, ..first })
 }
 
 /// What the launches of each op use: those of an op alone; of an op whose launch does the work of the next one too, which has no

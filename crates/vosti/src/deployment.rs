@@ -379,8 +379,8 @@ impl Deployment {
 
     /// Matrices that are not multiplied in integers. One that only the embedding reads is in no product.
     fn other_products(&self) -> usize {
-        let bindings = self.plan.bindings.iter().filter(|binding| binding.launches[0].spec.kernel != "embed");
-        let names = bindings.flat_map(|binding| binding.launches.iter().flat_map(|launch| launch.weights.values()));
+        let launches = self.plan.bindings.iter().flat_map(|binding| &binding.launches);
+        let names = launches.filter(|launch| launch.spec.kernel != "embed").flat_map(|launch| launch.weights.values());
         names.filter(|name| matches!(self.plan.weights[*name].recipe, Recipe::Matrix { .. })).count()
     }
 
