@@ -53,6 +53,8 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, chosen, small }: Numbers
             ("KV_HEADS", _) => pick(8, 2).into(),
             ("KEY_HEADS", _) => pick(16, 2).into(),
             ("V_FIRST", _) => pick(40, 6).into(),
+            // More than there are heads.
+            ("PROGRAMS", _) => pick(42, 7).into(),
             ("PACKED", _) => pick(48, 8).into(),
             ("FIRST", _) => 0.into(),
             ("HEIGHT", _) => constant("BQ").into(),
