@@ -42,7 +42,7 @@ pub struct Bench<D> {
 /// has at least 8 pages, and as many as the other groups. The context is at least 160 tokens; if the context does not fit the
 /// pool, its last positions are not tried.
 pub struct Subject<D> {
-    /// The embedding and row-wise ops only: logits are a function of token and position.
+    /// Nothing reads what is stored: logits are a function of token and position.
     pub rowwise: Bench<D>,
     /// Every kind of op. Pages behind a window are tried if a group has a window shorter than 100.
     pub attending: Bench<D>,
