@@ -51,7 +51,7 @@ impl Counter {
     /// Counts a launch of a step whose requests have some rows each, the first one at some position. Error: an
     /// execution of zeros stops.
     pub fn count(&self, requests: &[(usize, usize)]) -> Result<Counted, Difference> {
-        vosti_ptx::count(&self.kernel, &self.spec, (self.threads, self.shared), requests)
+        vosti_ptx::count(&self.kernel, &self.spec, (self.threads, self.shared, &[]), requests)
     }
 }
 

@@ -5,6 +5,7 @@
 //! text is compared in everything else, bit for bit. A NaN that arithmetic makes is the ISA's canonical one.
 //! Subnormal numbers are kept unless the name says `.ftz`, as the ISA has it; tile IR flushes them, so cases have none.
 
+use crate::decode::GENERIC;
 use crate::matrix::Lanes;
 use crate::text::Width::{self, Bits16 as H, Bits32 as W, Bits64 as D, Predicate as P};
 use std::cmp::Ordering;
@@ -313,6 +314,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row("mov.b64", D, &[D], all!(|[a, ..]| a)),
     Row("mov.u64", D, &[D], all!(|[a, ..]| a)),
     Row("cvta.to.global.u64", D, &[D], all!(|[a, ..]| a)),
+    Row("cvta.param.u64", D, &[D], all!(|[a, ..]| a | GENERIC)),
     Row("prmt.b32", W, &[W, W, W], all!(permute)),
     Row("cvt.u64.u32", D, &[W], all!(|[a, ..]| a)),
     Row("cvt.s64.s32", D, &[W], all!(|[a, ..]| i64::from(s32(a)) as u64)),

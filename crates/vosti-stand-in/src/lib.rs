@@ -259,7 +259,7 @@ impl StandIn {
     fn threads(&self, kernel: &vosti_ptx::Kernel, call: &Call) -> Result<(), DriverError> {
         let (grid, threads, shared) = (call.grid, call.threads, call.shared as usize);
         let launch =
-            vosti_ptx::Launch { grid, threads, shared, params: call.pointers, seed: None, steps_max: u64::MAX };
+            vosti_ptx::Launch { grid, threads, shared, params: call.pointers, maps: &[], seed: None, steps_max: u64::MAX };
         let ran = kernel.run(&launch, &mut *self.heap());
         ran.map(|_| ()).map_err(|why| illegal("cuLaunchKernelEx", &why.to_string()))
     }

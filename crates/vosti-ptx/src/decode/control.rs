@@ -8,7 +8,7 @@ impl Reader<'_> {
     pub(super) fn control(&self, opcode: &str, operands: &[Operand]) -> Known<What> {
         Some(match (opcode, operands) {
             ("ret", []) => What::Return,
-            ("bra" | "bra.uni", [Operand::Word(label)]) => What::Branch { to: *self.labels.get(label)? },
+            ("bra" | "bra.uni", [Operand::Word(label)]) => What::Branch { to: self.label(label)? },
             ("bar.sync", [Operand::Word("0")]) => What::Barrier,
             ("bar.warp.sync", [Operand::Word("-1" | "0xffffffff")]) => What::WarpBarrier,
             ("griddepcontrol.wait", []) => What::Await,
