@@ -31,7 +31,7 @@ impl Warp {
         let at = self.addresses(at, mask, "the address of an mbarrier")?;
         let lanes = match what {
             Counting::Inval => [0; 32],
-            Counting::Init(count) => self.sure(count, mask, "the count of an mbarrier")?,
+            Counting::Init(count) | Counting::Arrive(count) => self.sure(count, mask, "the count of an mbarrier")?,
             Counting::ExpectBytes(bytes) => self.sure(bytes, mask, "the bytes of an mbarrier")?,
             Counting::Wait { parity, .. } => self.sure(parity, mask, "the parity of a wait")?,
         };
@@ -41,7 +41,8 @@ impl Warp {
             match what {
                 Counting::Init(_) => shared.init(at[i], lanes[i], who)?,
                 Counting::Inval => shared.inval(at[i], who)?,
-                Counting::ExpectBytes(_) => shared.expect(at[i], lanes[i], who)?,
+                Counting::ExpectBytes(_) => shared.arrive(at[i], 1, Some(lanes[i]), who)?,
+                Counting::Arrive(_) => shared.arrive(at[i], lanes[i], None, who)?,
                 Counting::Wait { .. } => ended[i] = shared.wait(at[i], lanes[i], who)?.into(),
             }
         }

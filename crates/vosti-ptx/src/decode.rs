@@ -116,6 +116,8 @@ pub(crate) enum Counting {
     Inval,
     /// So many bytes come in this phase, and one arrival.
     ExpectBytes(Register),
+    /// So many arrivals.
+    Arrive(Register),
     /// Whether the phase of a parity has ended.
     Wait { to: Register, parity: Register },
 }
@@ -238,8 +240,16 @@ pub(crate) enum What {
         place: [Register; 2],
         counter: At,
     },
-    Barrier,
+    /// One of a block's barriers: `bar.sync` of the threads of some warps or of all (None), at one place of the text if it
+    /// is aligned.
+    Barrier {
+        id: u32,
+        threads: Option<u32>,
+        aligned: bool,
+    },
     WarpBarrier,
+    /// How many registers a thread may have (`setmaxnreg`): a hint.
+    Registers,
     /// Waits for the launches before.
     Await,
     /// Lets the next launch begin.

@@ -168,6 +168,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row("rem.s32", W, &[W, W], all!(|[a, b, _]| if b == 0 { word(-1) } else { word(s32(a).wrapping_rem(s32(b))) })),
     Row("div.u32", W, &[W, W], all!(|[a, b, _]| a.checked_div(b).unwrap_or(word(-1)))),
     Row("rem.u32", W, &[W, W], all!(|[a, b, _]| a.checked_rem(b).unwrap_or(word(-1)))),
+    Row("mul.hi.u64", D, &[D, D], all!(|[a, b, _]| ((u128::from(a) * u128::from(b)) >> 64) as u64)),
     Row("mul.wide.u32", D, &[W, W], all!(|[a, b, _]| a * b)),
     Row("mul.wide.u16", W, &[H, H], all!(|[a, b, _]| a * b)),
     Row("mul.wide.s32", D, &[W, W], all!(|[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64)),

@@ -1,4 +1,5 @@
-//! A launch: its blocks in some order, one after the other, and of each block the warps in some order from barrier to barrier.
+//! A launch: its blocks in some order, one after the other, and of each block the warps in some order from barrier to
+//! barrier.
 //!
 //! A warp that waits for an `mbarrier` in vain lets others run, and asks again; copies by descriptor land at random times in
 //! between. If nothing can change any more, a wait has no end. No order may show in a result; races within a block are errors, so one order of warps says as much as another. Blocks run
@@ -9,7 +10,7 @@ use crate::decode::{Instruction, Kernel};
 use crate::descriptor::Map;
 use crate::fault::{Fault, RunError};
 use crate::shared::{Landing, Shared};
-use crate::warp::{Stop, Warp};
+use crate::warp::{Gate, Stop, Warp};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
@@ -62,6 +63,11 @@ impl<G: Global + ?Sized> Block<'_, G> {
     pub fn step(&mut self) -> Result<(), Fault> {
         self.steps += 1;
         if self.steps > self.steps_max { Err(Fault::Steps { max: self.steps_max }) } else { Ok(()) }
+    }
+
+    /// A fault of a line and thread.
+    fn error(&self, (line, thread, fault): (u32, u32, Fault)) -> RunError {
+        RunError { block: self.block, thread, line, fault: self.shared.judge(fault) }
     }
 
     pub fn global_load(&mut self, at: u64, bytes: usize) -> Result<[u8; 16], Fault> {
@@ -152,11 +158,6 @@ impl Kernel {
         let firsts = (0..block.threads).step_by(32);
         let warp = |first| Warp::new(self, first, block.threads - first);
         let mut warps: Vec<Warp> = firsts.map(warp).collect();
-        let at = |block: [u32; 3], place: usize, thread, fault| {
-            let line = self.code.get(place).or(self.code.last()).map_or(0, |instruction| instruction.line);
-            RunError { block, thread, line, fault }
-        };
-        let landed = |block: [u32; 3], (line, thread, fault)| RunError { block, thread, line, fault };
         let mut stops: Vec<Option<Stop>> = vec![None; warps.len()];
         loop {
             let runs = |warp: &usize| matches!(stops[*warp], None | Some(Stop::Asked(..)));
@@ -164,38 +165,56 @@ impl Kernel {
             shuffle(&mut order, random);
             let before = block.shared.changes();
             for i in order {
-                land(block.shared, random, false).map_err(|error| landed(block.block, error))?;
-                let ran = warps[i].run(block);
-                stops[i] = Some(ran.map_err(|(place, thread, fault)| at(block.block, place, thread, fault))?);
+                land(block.shared, random, false).map_err(|landing| block.error(landing))?;
+                stops[i] = Some(warps[i].run(block).map_err(|(place, thread, fault)| {
+                    block.error((self.line(place), thread, fault))
+                })?);
             }
-            let asked = stops.iter().position(|stop| matches!(stop, Some(Stop::Asked(..))));
-            if let Some(warp) = asked {
-                let changed = block.shared.changes() != before
-                    || land(block.shared, random, true).map_err(|error| landed(block.block, error))?;
-                match stops[warp] {
-                    Some(Stop::Asked(place, counter)) if !changed => {
-                        let fault = block.shared.stuck(counter);
-                        return Err(at(block.block, place, warp as u32 * 32, fault));
-                    }
-                    _ => continue,
+            if let Some(gate) = met(&stops) {
+                let here = |stop: &&mut Option<Stop>| matches!(stop, Some(Stop::Barrier(other)) if other.meets(&gate));
+                stops.iter_mut().filter(here).for_each(|stop| *stop = None);
+                if gate.threads == block.threads { block.shared.barrier() } else { block.shared.part() }
+                continue;
+            }
+            let asked = stops.iter().enumerate().find_map(|(warp, stop)| match stop {
+                Some(Stop::Asked(place, counter)) => Some((warp, *place, *counter)),
+                _ => None,
+            });
+            if let Some((warp, place, counter)) = asked {
+                let landed = land(block.shared, random, true).map_err(|landing| block.error(landing))?;
+                if landed || block.shared.changes() != before {
+                    continue;
                 }
+                return Err(block.error((self.line(place), warp as u32 * 32, block.shared.stuck(counter))));
             }
             // A barrier that some do not reach, or that they reach at different places of the text.
             let first = stops[0];
             if let Some(other) = stops.iter().position(|stop| *stop != first) {
                 let places = [first, stops[other]].into_iter().filter_map(|stop| match stop {
-                    Some(Stop::Barrier(place)) => Some(place),
+                    Some(Stop::Barrier(gate)) => Some(gate.place),
                     _ => None,
                 });
-                return Err(at(block.block, places.max().unwrap_or(0), other as u32 * 32, Fault::Barrier));
+                let line = self.line(places.max().unwrap_or(0));
+                return Err(block.error((line, other as u32 * 32, Fault::Barrier)));
             }
-            match first {
-                Some(Stop::Barrier(_)) => block.shared.barrier(),
-                _ => return block.shared.end().map_err(|error| landed(block.block, error)),
-            }
-            stops.fill(None);
+            return block.shared.end().map_err(|landing| block.error(landing));
         }
     }
+
+    /// The line of a place.
+    fn line(&self, place: usize) -> u32 {
+        self.code.get(place).or(self.code.last()).map_or(0, |instruction| instruction.line)
+    }
+}
+
+/// A barrier that all its threads have reached.
+fn met(stops: &[Option<Stop>]) -> Option<Gate> {
+    let gates = stops.iter().filter_map(|stop| match stop {
+        Some(Stop::Barrier(gate)) => Some(gate),
+        _ => None,
+    });
+    let full = |gate: &&Gate| 32 * gates.clone().filter(|other| other.meets(gate)).count() == gate.threads as usize;
+    gates.clone().find(full).copied()
 }
 
 /// Lets some copies by descriptor land, of those that are under way: each or none, at random; without random numbers all. At

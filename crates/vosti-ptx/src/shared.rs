@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     bulks: Vec<Bulk>,
     /// How often a counter or copy has changed.
     changes: u64,
+    /// Whether threads may have been ordered by other means than barriers of all of them.
+    parted: bool,
 }
 
 impl Mark {
@@ -105,6 +107,7 @@ impl Shared {
             counters: vec![],
             bulks: vec![],
             changes: 0,
+            parted: false,
         }
     }
 
@@ -115,6 +118,20 @@ impl Shared {
         self.begun = self.epoch;
         self.counters.clear();
         self.bulks.clear();
+        self.parted = false;
+    }
+
+    /// The threads of some warps have met.
+    pub fn part(&mut self) {
+        self.parted = true;
+    }
+
+    /// A fault that is one only if nothing orders threads but barriers of all of them.
+    pub fn judge(&self, fault: Fault) -> Fault {
+        match fault {
+            Fault::Race { at, .. } | Fault::UnderWay { at } if self.parted => Fault::Parted { at },
+            fault => fault,
+        }
     }
 
     /// All threads have reached a barrier: what one of them has waited for, all have.

@@ -30,11 +30,29 @@ pub(crate) const ALL: u32 = u32::MAX;
 /// Why a warp stopped for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// At the barrier of this place.
-    Barrier(usize),
+    /// At a barrier.
+    Barrier(Gate),
     /// It has asked in vain, at this place, whether a phase has ended, and would ask again.
     Asked(usize, u64),
     Returned,
+}
+
+/// A barrier that a warp has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gate {
+    pub id: u32,
+    /// That it waits for.
+    pub threads: u32,
+    pub place: usize,
+    pub aligned: bool,
+}
+
+impl Gate {
+    /// Whether two warps meet here (PTX ISA, "barrier": `.aligned` is one instruction for all).
+    pub fn meets(&self, other: &Gate) -> bool {
+        let place = |gate: &Gate| gate.aligned.then_some(gate.place);
+        (self.id, self.threads, place(self)) == (other.id, other.threads, place(other))
+    }
 }
 
 /// An asynchronous copy whose bytes have not landed.
@@ -109,7 +127,9 @@ impl Warp {
                 None => (),
                 Some(Then::Branch { to, of }) => self.go(to, of),
                 Some(Then::Return { of }) => self.live &= !of,
-                Some(Then::Barrier) => return Ok(Stop::Barrier(place)),
+                Some(Then::Barrier { id, threads, aligned }) => {
+                    return Ok(Stop::Barrier(Gate { id, threads: threads.unwrap_or(block.threads), place, aligned }));
+                }
                 Some(Then::Asked(at)) => return Ok(Stop::Asked(place, at)),
             }
         }
@@ -233,10 +253,12 @@ impl Warp {
         match &instruction.what {
             What::Branch { to } => return Ok(Some(Then::Branch { to: *to, of: mask })),
             What::Return => return Ok(Some(Then::Return { of: mask })),
-            What::Barrier => return Ok(Some(Then::Barrier)),
+            What::Barrier { id, threads, aligned } => {
+                return Ok(Some(Then::Barrier { id: *id, threads: *threads, aligned: *aligned }));
+            }
             What::WarpBarrier => self.passed += 1,
             What::Await => self.awaited |= mask,
-            What::Release => (),
+            What::Release | What::Registers => (),
             What::Load { space, to, at, bytes } => self.load(*space, to, *at, *bytes, mask, block)?,
             What::Store { space, at, from, bytes } => self.store(*space, *at, from, *bytes, mask, block)?,
             What::Copy { to, from, bytes, live } => self.copy(*to, *from, *bytes, *live, mask, block)?,
@@ -541,7 +563,7 @@ impl Warp {
 enum Then {
     Branch { to: usize, of: u32 },
     Return { of: u32 },
-    Barrier,
+    Barrier { id: u32, threads: Option<u32>, aligned: bool },
     Asked(u64),
 }
 
@@ -550,7 +572,8 @@ enum Then {
 /// code does.
 fn whole_warp(what: &What) -> Option<&'static str> {
     Some(match what {
-        What::Barrier => "bar.sync",
+        What::Barrier { .. } => "bar.sync",
+        What::Registers => "setmaxnreg",
         What::WarpBarrier => "bar.warp.sync",
         What::Matrices { .. } => "ldmatrix",
         What::Multiply { .. } => "mma",

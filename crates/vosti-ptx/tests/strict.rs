@@ -247,7 +247,8 @@ fn what_is_not_known_is_refused_with_its_line() {
         ("add.s32 %r99, %r1, %r1;", "`add.s32"),
         ("add.s32 %r9, %r1;", "`add.s32"),
         ("bra NOWHERE;", "`bra"),
-        ("bar.sync 1;", "`bar.sync"),
+        ("bar.sync 16;", "`bar.sync"),
+        ("bar.sync 1, 40;", "`bar.sync"),
         ("shfl.sync.bfly.b32 %r9, %r1, 1, 31, 0xff;", "`shfl.sync.bfly.b32"),
         ("tcgen05.wait::ld.sync.aligned;", "`tcgen05.wait"),
     ] {

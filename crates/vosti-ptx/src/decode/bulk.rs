@@ -40,6 +40,14 @@ impl Reader<'_> {
             (["arrive", "expect_tx"], [Operand::Word("_"), at, bytes]) => {
                 (at, Counting::ExpectBytes(self.source(bytes, Bits32)?))
             }
+            (["arrive"], [Operand::Word("_"), at, count @ ..]) => {
+                let count = match count {
+                    [] => self.number(1),
+                    [count] => self.source(count, Bits32)?,
+                    _ => return None,
+                };
+                (at, Counting::Arrive(count))
+            }
             (["try_wait", "parity"], [to, at, parity]) => {
                 (at, Counting::Wait { to: self.target(to, Predicate)?, parity: self.source(parity, Bits32)? })
             }

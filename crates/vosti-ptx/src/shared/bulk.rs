@@ -9,6 +9,9 @@
 //! A copy's own access to its counter needs no proxy fence behind `mbarrier.init` (PTX ISA 9.3, "cp.async.bulk.tensor":
 //! it is by the generic proxy). Its bytes do, where a thread read or wrote them before ("Async Proxy"): of several readers
 //! the last is checked.
+//!
+//! That an arrival orders what its thread did before it is not taken into account, nor a barrier of some warps: where such an
+//! order might count, an execution says that it is not known.
 
 use super::{Mark, SHARED_BASE, Shared, Who, race};
 use crate::fault::Fault;
@@ -140,17 +143,16 @@ impl Shared {
         Ok(counter)
     }
 
-    /// `mbarrier.arrive.expect_tx`: first the bytes, then the arrival.
-    pub fn expect(&mut self, at: u64, bytes: u64, who: Who) -> Result<(), Fault> {
+    /// `mbarrier.arrive`; with `.expect_tx` the bytes are told of first. Without, it is there to order threads.
+    pub fn arrive(&mut self, at: u64, count: u64, bytes: Option<u64>, who: Who) -> Result<(), Fault> {
+        self.parted |= bytes.is_none();
         let counter = self.used(at, who)?;
-        counter.told += bytes;
-        if counter.told.abs_diff(counter.came) > COUNT_MAX {
+        counter.told += bytes.unwrap_or(0);
+        if counter.told.abs_diff(counter.came) > COUNT_MAX || count == 0 {
             return Err(Fault::Range { at });
         }
-        if counter.pending == 0 {
-            return Err(Fault::Arrival { at, expected: counter.expected });
-        }
-        counter.pending -= 1;
+        let expected = counter.expected;
+        counter.pending = counter.pending.checked_sub(count).ok_or(Fault::Arrival { at, expected })?;
         counter.turn();
         self.changes += 1;
         Ok(())
