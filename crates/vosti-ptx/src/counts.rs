@@ -219,9 +219,8 @@ impl Counts {
     /// A copy by descriptor, of one request: pieces of global memory, in ascending order, and so many bytes of shared
     /// memory, which it writes in turns of all banks.
     pub(crate) fn transfer(&mut self, pieces: &[(u64, u64)], bytes: u64) {
-        let units = |unit: u64| {
-            count_different(pieces.iter().flat_map(|(at, size)| at / unit..=(at + size - 1) / unit))
-        };
+        let units =
+            |unit: u64| count_different(pieces.iter().flat_map(|(at, size)| at / unit..=(at + size - 1) / unit));
         self.loads.requests += u64::from(!pieces.is_empty());
         self.loads.bytes += pieces.iter().map(|(_, size)| size).sum::<u64>();
         self.loads.sectors += units(SECTOR);

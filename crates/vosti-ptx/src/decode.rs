@@ -14,10 +14,10 @@ use crate::fault::ReadError;
 use crate::lanes::{EXP, Lane, ROWS};
 use crate::text::{Operand, Statement, Text, Width, without_comments};
 use crate::warp::Way;
+pub(crate) use names::{GENERIC, map_at};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::LazyLock;
-pub(crate) use names::{GENERIC, map_at};
 use words::{access, halves, named, number, special};
 
 /// Where shared memory begins in its space. Not at zero, so that an address without its base is noticed.
@@ -119,7 +119,10 @@ pub(crate) enum Counting {
     /// So many arrivals.
     Arrive(Register),
     /// Whether the phase of a parity has ended.
-    Wait { to: Register, parity: Register },
+    Wait {
+        to: Register,
+        parity: Register,
+    },
 }
 
 #[derive(Clone, Debug)]

@@ -308,6 +308,10 @@ impl<'a> Line<'a> {
         }
         for word in sources {
             let text = self.word(word);
+            // Whichever of its barriers a block uses, it is one.
+            if self.opcode.starts_with("bar.") || self.opcode.starts_with("barrier.") {
+                continue;
+            }
             if let Ok(number) = text.parse::<i64>() {
                 let kind = if self.opcode.contains("wait_group") { Kind::Barrier } else { Kind::Number };
                 let more = if word.address { self.access() } else { 1 };

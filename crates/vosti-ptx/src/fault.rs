@@ -64,7 +64,9 @@ pub enum Fault {
     Forever { at: u64 },
     #[error("nobody has waited for a copy that the mbarrier at {at:#x} counts")]
     Unawaited { at: u64 },
-    #[error("shared byte {at:#x} is used by several threads, whose order by arrivals or barriers of some warps is not known")]
+    #[error(
+        "shared byte {at:#x} is used by several threads, whose order by arrivals or barriers of some warps is not known"
+    )]
     Parted { at: u64 },
     #[error("no tensor map is at {at:#x}")]
     NoMap { at: u64 },

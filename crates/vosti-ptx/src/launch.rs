@@ -10,7 +10,8 @@ use crate::decode::{Instruction, Kernel};
 use crate::descriptor::Map;
 use crate::fault::{Fault, RunError};
 use crate::shared::{Landing, Shared};
-use crate::warp::{Gate, Stop, Warp};
+use crate::stop::{Gate, Stop};
+use crate::warp::Warp;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
@@ -166,14 +167,20 @@ impl Kernel {
             let before = block.shared.changes();
             for i in order {
                 land(block.shared, random, false).map_err(|landing| block.error(landing))?;
-                stops[i] = Some(warps[i].run(block).map_err(|(place, thread, fault)| {
-                    block.error((self.line(place), thread, fault))
-                })?);
+                stops[i] = Some(
+                    warps[i]
+                        .run(block)
+                        .map_err(|(place, thread, fault)| block.error((self.line(place), thread, fault)))?,
+                );
             }
             if let Some(gate) = met(&stops) {
                 let here = |stop: &&mut Option<Stop>| matches!(stop, Some(Stop::Barrier(other)) if other.meets(&gate));
                 stops.iter_mut().filter(here).for_each(|stop| *stop = None);
-                if gate.threads == block.threads { block.shared.barrier() } else { block.shared.part() }
+                if gate.threads == block.threads {
+                    block.shared.barrier()
+                } else {
+                    block.shared.part()
+                }
                 continue;
             }
             let asked = stops.iter().enumerate().find_map(|(warp, stop)| match stop {

@@ -26,6 +26,7 @@ mod matrix;
 mod shared;
 mod states;
 mod step;
+mod stop;
 mod text;
 mod warp;
 

@@ -24,12 +24,7 @@ pub(crate) struct Step {
 }
 
 /// The tensor map of a parameter whose array has so many elements.
-pub(crate) fn map(
-    descriptor: Descriptor,
-    spec: &Spec,
-    contract: &Contract,
-    elements: u64,
-) -> Result<Map, KernelError> {
+pub(crate) fn map(descriptor: Descriptor, spec: &Spec, contract: &Contract, elements: u64) -> Result<Map, KernelError> {
     let name = contract.params.get(descriptor.param).map_or("", |param| param.name.as_str());
     let columns = match contract.shapes.get(name).map(Vec::as_slice) {
         Some([_, columns]) => eval(columns, &|name: &str| int(spec, name))?.max(1) as u64,

@@ -162,7 +162,10 @@ fn parameters(list: &str) -> Result<Vec<(&str, Width)>, ReadError> {
     params
         .map(|param| match (read(param), param.split_whitespace().next_back()) {
             (Some(width), Some(word)) => Ok((word.strip_suffix("[128]").unwrap_or(word), width)),
-            _ => Err(ReadError { line: 0, why: format!("`{param}` is no parameter of 64 or 32 bits, and no tensor map") }),
+            _ => Err(ReadError {
+                line: 0,
+                why: format!("`{param}` is no parameter of 64 or 32 bits, and no tensor map"),
+            }),
         })
         .collect()
 }

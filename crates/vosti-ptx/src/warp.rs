@@ -13,6 +13,7 @@ use crate::group::Flights;
 use crate::launch::{Block, Global};
 use crate::matrix::{self, Lanes};
 use crate::shared::Who;
+use crate::stop::{Gate, Stop};
 use std::collections::VecDeque;
 use vosti_tile::numerics::from_bf16;
 
@@ -26,34 +27,6 @@ pub(crate) enum Way {
 }
 
 pub(crate) const ALL: u32 = u32::MAX;
-
-/// Why a warp stopped for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// At a barrier.
-    Barrier(Gate),
-    /// It has asked in vain, at this place, whether a phase has ended, and would ask again.
-    Asked(usize, u64),
-    Returned,
-}
-
-/// A barrier that a warp has reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gate {
-    pub id: u32,
-    /// That it waits for.
-    pub threads: u32,
-    pub place: usize,
-    pub aligned: bool,
-}
-
-impl Gate {
-    /// Whether two warps meet here (PTX ISA, "barrier": `.aligned` is one instruction for all).
-    pub fn meets(&self, other: &Gate) -> bool {
-        let place = |gate: &Gate| gate.aligned.then_some(gate.place);
-        (self.id, self.threads, place(self)) == (other.id, other.threads, place(other))
-    }
-}
 
 /// An asynchronous copy whose bytes have not landed.
 #[derive(Clone, Debug)]

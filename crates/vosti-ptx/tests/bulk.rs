@@ -33,11 +33,15 @@ fn a_product_whose_tiles_are_copied_by_descriptor_has_the_bits_of_its_ttir() {
 fn wrong_copies_of_a_product_are_found_by_name() {
     let wait = "mbarrier.try_wait.parity.shared.b64 complete, [%r21], %r210;";
     let behind_products = "wgmma.wait_group.sync.aligned 1;";
-    let (first, second) = ("add.s32 \t%r26, %r41, 98304;\n\tbar.sync \t0;", "add.s32 \t%r27, %r9, %r42;\n\tbar.sync \t0;");
+    let (first, second) =
+        ("add.s32 \t%r26, %r41, 98304;\n\tbar.sync \t0;", "add.s32 \t%r27, %r9, %r42;\n\tbar.sync \t0;");
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[(wait, "mov.pred complete, -1;")], "while a copy to it is under way"),
         (
-            &[("waitLoop:", ".reg .b32 other;\nxor.b32 other, %r210, 1;\nwaitLoop:"), (wait, &wait.replace("%r210", "other"))],
+            &[
+                ("waitLoop:", ".reg .b32 other;\nxor.b32 other, %r210, 1;\nwaitLoop:"),
+                (wait, &wait.replace("%r210", "other")),
+            ],
             "under way|nobody ends",
         ),
         (&[("[%r26], 32768;", "[%r26], 32784;")], "told of 32784 bytes in a phase, and 32768 came"),
@@ -47,8 +51,14 @@ fn wrong_copies_of_a_product_are_found_by_name() {
         // Into the stage that is read now, with the other one's counter.
         (&[("add.s32 \t%r27, %r9, %r42;", "add.s32 \t%r27, %r9, %r34;")], "under way|a read by thread"),
         (&[("@%p22 mbarrier.init.shared::cta.b64 [%r7], 1;", "")], "no mbarrier"),
-        (&[("@%p22 mbarrier.init.shared::cta.b64 [%r7], 1;", "@%p22 mbarrier.init.shared::cta.b64 [%r7], 2;")], "nobody ends"),
-        (&[("@%p22 mbarrier.init.shared::cta.b64 [%r7]", "@%p22 mbarrier.init.shared::cta.b64 [%r6]")], "where a valid mbarrier is"),
+        (
+            &[("@%p22 mbarrier.init.shared::cta.b64 [%r7], 1;", "@%p22 mbarrier.init.shared::cta.b64 [%r7], 2;")],
+            "nobody ends",
+        ),
+        (
+            &[("@%p22 mbarrier.init.shared::cta.b64 [%r7]", "@%p22 mbarrier.init.shared::cta.b64 [%r6]")],
+            "where a valid mbarrier is",
+        ),
         (&[("and.pred \t%p12, %p6, %p18;", "and.pred \t%p12, %p6, %p14;")], "while a copy to it is under way"),
         // Each of the two orders a copy behind the products that read its stage.
         (&[(first, &first[..first.len() - 12]), (second, &second[..second.len() - 12])], "a race"),
@@ -134,7 +144,8 @@ fn run_with(body: &str, seed: Option<u64>, descriptor: Descriptor) -> Result<Vec
     let tensor = (0..TENSOR[0] * TENSOR[1]).flat_map(|place| (place as u16).to_le_bytes()).collect();
     let params = [memory.add("out", vec![0; 256]), memory.add("tensor", tensor)];
     let maps = [Map { descriptor, extents: TENSOR }];
-    let launch = Launch { grid: [1; 3], threads: 64, shared: 1040, params: &params, maps: &maps, seed, steps_max: 10_000 };
+    let launch =
+        Launch { grid: [1; 3], threads: 64, shared: 1040, params: &params, maps: &maps, seed, steps_max: 10_000 };
     let kernel = Kernel::read(&text(body)).unwrap_or_else(|error| panic!("{body}: {error}"));
     kernel.run(&launch, &mut memory)?;
     Ok(memory.bytes(0).chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
@@ -145,7 +156,8 @@ const DESCRIPTOR: Descriptor = Descriptor { param: 1, tile: [8, 32], elem: 2, sw
 
 /// What a body does in several orders.
 fn run(body: &str) -> Result<Vec<u32>, Fault> {
-    let runs: Vec<_> = [None].into_iter().chain((0..12).map(Some)).map(|seed| run_with(body, seed, DESCRIPTOR)).collect();
+    let runs: Vec<_> =
+        [None].into_iter().chain((0..12).map(Some)).map(|seed| run_with(body, seed, DESCRIPTOR)).collect();
     let all = runs.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.fault)?;
     assert!(all.iter().all(|words| *words == all[0]), "{body}");
     Ok(all[0].clone())
@@ -211,9 +223,15 @@ fn an_execution_stops_where_a_copy_is_not_ordered() {
         (&format!("{WHOLE}\n{again}\nWAIT1;"), "was read by thread 0"),
         (&format!("{WHOLE}\nfence.proxy.async.shared::cta;\n{again}"), "nobody has waited for a copy"),
         (&WHOLE.replace("WAIT0;\nld.shared.b32 %r9, [%r2];\nOUT;", ""), "nobody has waited for a copy"),
-        (&WHOLE.replace("WAIT0;", "bar.sync 0;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1024];"), "nobody has waited for a copy"),
+        (
+            &WHOLE.replace("WAIT0;", "bar.sync 0;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1024];"),
+            "nobody has waited for a copy",
+        ),
         (&format!("{WHOLE}\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1024];"), "by thread"),
-        (&format!("{WHOLE}\nbar.sync 0;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1024];\nbar.sync 0;\nWAIT0;"), "no mbarrier"),
+        (
+            &format!("{WHOLE}\nbar.sync 0;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1024];\nbar.sync 0;\nWAIT0;"),
+            "no mbarrier",
+        ),
         (&behind("setp.lt.u32 %p4, %r1, 5;\n@%p4 elect.sync _|%p5, -1;"), "a divergent `elect.sync`"),
     ];
     let mut wrong = vec![];
@@ -231,11 +249,19 @@ fn an_execution_stops_where_a_copy_is_not_ordered() {
         &WHOLE.replace("WAIT0;", &format!("{half}bar.sync 0;")),
         &behind(&format!("{store}\nfence.proxy.async.shared::cta;\nbar.sync 0;")),
         &format!("{WHOLE}\nfence.proxy.async.shared::cta;\n{again}\nWAIT1;\nld.shared.b32 %r9, [%r2];\nOUT;"),
-        &format!("{WHOLE}\nbar.sync 0;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1024];\nbar.sync 0;\nst.shared.b32 [smem+1024], 7;"),
-        &behind("@%p1 mbarrier.init.shared::cta.b64 [smem+1032], 1;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1032];\n@%p1 mbarrier.init.shared::cta.b64 [smem+1032], 3;"),
+        &format!(
+            "{WHOLE}\nbar.sync 0;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1024];\nbar.sync 0;\nst.shared.b32 [smem+1024], 7;"
+        ),
+        &behind(
+            "@%p1 mbarrier.init.shared::cta.b64 [smem+1032], 1;\n@%p1 mbarrier.inval.shared::cta.b64 [smem+1032];\n@%p1 mbarrier.init.shared::cta.b64 [smem+1032], 3;",
+        ),
     ] {
         let wanted = 16 * TENSOR[1] as u32 + 8;
-        assert_eq!(run(body).unwrap_or_else(|fault| panic!("{body}: {fault}"))[0], wanted | (wanted + 1) << 16, "{body}");
+        assert_eq!(
+            run(body).unwrap_or_else(|fault| panic!("{body}: {fault}"))[0],
+            wanted | (wanted + 1) << 16,
+            "{body}"
+        );
     }
 }
 
@@ -258,8 +284,16 @@ fn a_map_is_one_that_can_be_encoded() {
 fn names_in_braces_are_their_own() {
     let words = |body: &str| run(&format!("{body}\nOUT;")).unwrap()[5];
     assert_eq!(words("mov.b32 %r9, 1;\n{\n.reg .b32 %r<12>;\nmov.b32 %r9, 7;\n}"), 1);
-    assert_eq!(words("{\n.reg .b32 one;\nmov.b32 one, 3;\n{\n.reg .b32 two;\nadd.s32 two, one, 1;\nmov.b32 %r9, two;\n}\n}"), 4);
-    assert_eq!(words("mov.b32 %r9, 1;\n{\nbra L;\nmov.b32 %r9, 2;\nL:\nadd.s32 %r9, %r9, 4;\n}\n{\nbra L;\nmov.b32 %r9, 2;\nL:\nadd.s32 %r9, %r9, 8;\n}"), 13);
+    assert_eq!(
+        words("{\n.reg .b32 one;\nmov.b32 one, 3;\n{\n.reg .b32 two;\nadd.s32 two, one, 1;\nmov.b32 %r9, two;\n}\n}"),
+        4
+    );
+    assert_eq!(
+        words(
+            "mov.b32 %r9, 1;\n{\nbra L;\nmov.b32 %r9, 2;\nL:\nadd.s32 %r9, %r9, 4;\n}\n{\nbra L;\nmov.b32 %r9, 2;\nL:\nadd.s32 %r9, %r9, 8;\n}"
+        ),
+        13
+    );
     for (body, wanted) in [
         ("{\nL:\nmov.b32 %r9, 2;\n}\nbra L;", "`bra"),
         ("L:\nmov.b32 %r9, 2;\nL:\nmov.b32 %r9, 2;", "a label twice"),
@@ -294,7 +328,8 @@ fn tasks_of_warps_begin_with_what_the_isa_leaves_undefined() {
     // What else orders them is not known.
     let store = "st.shared.b32 [smem+512], %r1;\nbar.sync 0, 32;\nld.shared.b32 %r9, [smem+516];";
     assert_eq!(run(&begin(&store.replace("[smem+512]", "[%r2+512]"))), Err(Fault::Parted { at: 1540 }));
-    let arrive = "@%p1 mbarrier.arrive.shared::cta.b64 _, [smem+1024];\n@%p1 mbarrier.arrive.shared::cta.b64 _, [smem+1024], 2;";
+    let arrive =
+        "@%p1 mbarrier.arrive.shared::cta.b64 _, [smem+1024];\n@%p1 mbarrier.arrive.shared::cta.b64 _, [smem+1024], 2;";
     assert_eq!(run(&begin(arrive)), Ok(vec![0; 64]));
     for (wrong, wanted) in [
         ("bar.sync 0, 64;", "not all threads of the block"),

@@ -13,7 +13,9 @@ impl Reader<'_> {
             ("bar.sync" | "barrier.sync", [Operand::Word(id), threads @ ..]) => {
                 let threads = match threads {
                     [] => None,
-                    [Operand::Word(many)] => Some(many.parse().ok().filter(|many: &u32| many.is_multiple_of(32) && *many > 0)?),
+                    [Operand::Word(many)] => {
+                        Some(many.parse().ok().filter(|many: &u32| many.is_multiple_of(32) && *many > 0)?)
+                    }
                     _ => return None,
                 };
                 let id = id.parse().ok().filter(|id| *id < 16)?;
