@@ -3,6 +3,7 @@
 use crate::buffers::Buffers;
 use crate::case::{Case, row_counts};
 use crate::decode::Kernel;
+use crate::descriptor::Descriptor;
 use crate::edits::Edit;
 use crate::fault::{Fault, ReadError, RunError};
 use crate::launch::Launch;
@@ -32,6 +33,8 @@ pub struct Compiled<'a> {
     pub threads: u32,
     /// Bytes of dynamic shared memory of a block.
     pub shared: usize,
+    /// Its parameters that are tensor maps.
+    pub descriptors: &'a [Descriptor],
 }
 
 /// Why a kernel is not what its TTIR says.
