@@ -28,7 +28,7 @@ pub fn compiled(artifact: &Artifact) -> Compiled<'_> {
         ptx: &artifact.ptx,
         threads: artifact.metadata.num_warps * WARP,
         shared: usize::try_from(artifact.metadata.shared).unwrap_or(usize::MAX),
-        descriptors: &[],
+        descriptors: &artifact.metadata.descriptors,
     }
 }
 
