@@ -112,7 +112,7 @@ def by_descriptors(stem, text):
     for n in moved:
         pointer, begins = carried[n]
         made = r"tt\.make_tensor_ptr (%\w+), \[(.*)\], \[(.*)\], \[(.*)\] \{.*\} : <tensor<(\d+)x(\d+)xbf16>>"
-        base, extents, strides, offsets, *tile = need(re.fullmatch(made, defined[begins]), defined[begins]).groups()
+        base, extents, strides, offsets, *tile = need(re.fullmatch(made, defined.get(begins, "")), defined.get(begins, begins)).groups()
         extents, strides, offsets = (part.split(", ") for part in (extents, strides, offsets))
         along = need([axis for axis in (0, 1) if constant(strides[axis]) == 1], f"{begins} has no rows")[0]
         row, width = offsets[1 - along], origin(extents[along])
@@ -120,8 +120,8 @@ def by_descriptors(stem, text):
         need([constant(offsets[along]), constant(low)] == [0, 0], f"{begins} does not begin at column 0")
         gone |= {uses(begins)[0]}
         if base not in names:
-            begin = re.fullmatch(r"tt\.addptr (%\w+), (%\w+) : .*", defined[base])
-            skipped = re.fullmatch(r"arith\.muli (%\w+), (%\w+) : i64", defined[need(begin, defined[base])[2]])
+            begin = need(re.fullmatch(r"tt\.addptr (%\w+), (%\w+) : .*", defined.get(base, "")), f"{base} is no parameter")
+            skipped = re.fullmatch(r"arith\.muli (%\w+), (%\w+) : i64", defined.get(begin[2], ""))
             need(skipped and origin(skipped[2]) == width, f"{base} is not the beginning of a row")
             places.append(f"{margin}{pointer}_row = arith.addi {origin(skipped[1])}, {row} : i32")
             gone |= {uses(base)[0]}

@@ -1,6 +1,6 @@
 //! A `libcuda.so` without a GPU, to try the `vosti` command itself with `--device cuda`. It has the driver's calls of `cuda.rs`,
-//! over the stand-in that executes TTIR in host memory. It finds a cubin's kernel by its bytes, in the bundle that `STAND_IN`
-//! names. It shows nothing about a GPU's arithmetic or speed. Like a driver, it returns an error for a wrong call: one without
+//! over the stand-in that executes TTIR in host memory. It finds a cubin's kernel by its bytes, in the bundles that `STAND_IN`
+//! names, with colons between. It shows nothing about a GPU's arithmetic or speed. Like a driver, it returns an error for a wrong call: one without
 //! a context, with unknown handles or attributes, with a copy outside an allocation, or with a wrong number of parameters.
 //!
 //!     cargo build -p vosti-cuda --example cuda
@@ -61,8 +61,9 @@ impl Driver {
     fn new() -> Option<Driver> {
         let mut device = StandIn::fast();
         device.free = FREE;
-        let folder = std::env::var_os("STAND_IN")?;
-        let bundle = read(Path::new(&folder))?;
+        let folders = std::env::var_os("STAND_IN")?;
+        let bundles = std::env::split_paths(&folders).map(|folder| read(&folder)).collect::<Option<Vec<_>>>()?;
+        let bundle = bundles.into_iter().flatten().collect();
         let (modules, functions, params, events, graphs, locked) = (vec![], vec![], vec![], vec![], vec![], vec![]);
         Some(Driver { device, bundle, modules, functions, params, events, graphs, streams: 0, locked })
     }
