@@ -9,6 +9,7 @@
 //! breaks texts, and [`counted`], which counts what a launch of a step asks of a GPU.
 
 mod buffers;
+mod bulk;
 mod case;
 mod compare;
 mod counted;
@@ -34,7 +35,7 @@ pub use compare::{Cases, Compiled, Difference, Seen, bytes, compare, stored};
 pub use counted::{Counted, count};
 pub use counts::{BANKS, Banks, Class, Counts, LINE, SECTOR, Traffic, WORD};
 pub use decode::Kernel;
-pub use descriptor::Descriptor;
+pub use descriptor::{Descriptor, Map};
 pub use edits::{Edit, Kind};
 pub use fault::{Fault, ReadError, RunError};
 pub use launch::{Global, Launch};

@@ -304,7 +304,7 @@ impl StandIn {
         let word = |param: &Passed| if let Passed::Word(word) = param { Some(*word) } else { None };
         let words = call.params.iter().map(word).collect::<Option<Vec<u64>>>();
         let params = &words.ok_or_else(|| illegal("cuLaunchKernelEx", "a map for a kernel that takes none"))?[..];
-        let launch = vosti_ptx::Launch { grid, threads, shared, params, seed: None, steps_max: u64::MAX };
+        let launch = vosti_ptx::Launch { grid, threads, shared, params, maps: &[], seed: None, steps_max: u64::MAX };
         let ran = kernel.run(&launch, &mut *self.heap());
         ran.map(|_| ()).map_err(|why| illegal("cuLaunchKernelEx", &why.to_string()))
     }
