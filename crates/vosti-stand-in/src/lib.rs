@@ -4,9 +4,11 @@
 
 mod assemble;
 mod cubin;
+mod maps;
 
 pub use assemble::assembles;
 pub use cubin::{cubin, cubins};
+pub use maps::marks;
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -16,7 +18,7 @@ use vosti_cpu::Isa;
 use vosti_cpu::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
+use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph, Matrix, Param as Passed, TensorMap};
 use vosti_cuda::host::HostMemory;
 use vosti_model::{ModelPlan, Target};
 use vosti_tile::interp::{Memory, Options, Undefined, run};
@@ -37,7 +39,8 @@ const COMPILED: usize = 1 << 20;
 struct Launched {
     function: Function,
     grid: [u32; 3],
-    pointers: Vec<Address>,
+    /// Each parameter's address, and the bytes behind it that a map reaches.
+    params: Vec<(Address, Option<u64>)>,
 }
 
 struct Loaded {
@@ -48,6 +51,7 @@ struct Loaded {
     attributes: Attributes,
     allowed: u32,
     waits: bool,
+    maps: Vec<maps::Expected>,
 }
 
 /// What all streams share.
@@ -112,6 +116,8 @@ pub struct StandIn {
     pub fast: bool,
     /// Whether it compiles PTX; a driver may lack the compiler.
     pub ptx: bool,
+    /// Whether it encodes tensor maps; an old driver may not.
+    pub maps: bool,
     /// The launch that fails, counted from now on.
     pub fails_in: Option<usize>,
     /// A kernel fails after its launch has returned, so the next wait for the stream says it.
@@ -146,6 +152,7 @@ impl Default for StandIn {
             dry: false,
             fast: false,
             ptx: false,
+            maps: true,
             fails_in: None,
             fails_late: false,
             heap: Arc::default(),
@@ -222,6 +229,39 @@ impl StandIn {
         }
     }
 
+    /// A parameter in the log.
+    fn shown(&self, param: &Passed) -> String {
+        match param {
+            Passed::Word(at) => self.place(*at),
+            Passed::Map(map) => maps::decode(map).map_or("?".into(), |matrix| {
+                let ([rows, columns], [high, wide]) = (matrix.extents, matrix.tile);
+                format!("{}[{rows}x{columns} by {high}x{wide}, {}]", self.place(matrix.at), matrix.swizzle)
+            }),
+        }
+    }
+
+    /// The address of a parameter, and how far its map reaches. An error unless maps are where the kernel takes them, and those that it
+    /// was compiled for.
+    fn passed(
+        &self,
+        expected: &[maps::Expected],
+        at: usize,
+        param: &Passed,
+    ) -> Result<(Address, Option<u64>), DriverError> {
+        let expected = expected.iter().find(|map| map.param == at);
+        match (param, expected) {
+            (Passed::Word(at), None) => Ok((*at, None)),
+            (Passed::Map(map), Some(expected)) => {
+                let matrix = maps::decode(map).filter(|matrix| expected.is(matrix));
+                let matrix = matrix.ok_or_else(|| illegal("cuLaunchKernelEx", "another tensor map than the kernel's"))?;
+                let bytes = matrix.extents[0] * matrix.extents[1] * maps::ELEM;
+                self.heap().within("cuLaunchKernelEx", matrix.at, bytes)?;
+                Ok((matrix.at, Some(bytes)))
+            }
+            _ => Err(illegal("cuLaunchKernelEx", "a tensor map in the place of an address, or the reverse")),
+        }
+    }
+
     fn execute(&self, launched: &Launched) -> Result<(), DriverError> {
         if self.dry {
             return Ok(());
@@ -229,7 +269,10 @@ impl StandIn {
         let mut heap = self.heap();
         let loaded = &self.loaded[launched.function.0];
         let kernel = &loaded.kernel;
-        let rests = launched.pointers[..kernel.params.len()].iter().map(|at| heap.rest("cuLaunchKernelEx", *at));
+        let rests = launched.params[..kernel.params.len()].iter().map(|(at, bytes)| match bytes {
+            Some(bytes) => heap.within("cuLaunchKernelEx", *at, *bytes),
+            None => heap.rest("cuLaunchKernelEx", *at),
+        });
         let params = rests.collect::<Result<Vec<_>, _>>()?;
         if let Some(plan) = &loaded.plan {
             return compiled(kernel, plan, &mut heap.bytes, &params, launched.grid);
@@ -258,8 +301,10 @@ impl StandIn {
     /// Every thread of a launch of what it has compiled.
     fn threads(&self, kernel: &vosti_ptx::Kernel, call: &Call) -> Result<(), DriverError> {
         let (grid, threads, shared) = (call.grid, call.threads, call.shared as usize);
-        let launch =
-            vosti_ptx::Launch { grid, threads, shared, params: call.pointers, maps: &[], seed: None, steps_max: u64::MAX };
+        let word = |param: &Passed| if let Passed::Word(word) = param { Some(*word) } else { None };
+        let words = call.params.iter().map(word).collect::<Option<Vec<u64>>>();
+        let params = &words.ok_or_else(|| illegal("cuLaunchKernelEx", "a map for a kernel that takes none"))?[..];
+        let launch = vosti_ptx::Launch { grid, threads, shared, params, maps: &[], seed: None, steps_max: u64::MAX };
         let ran = kernel.run(&launch, &mut *self.heap());
         ran.map(|_| ()).map_err(|why| illegal("cuLaunchKernelEx", &why.to_string()))
     }
@@ -380,6 +425,7 @@ impl Driver for StandIn {
             dry: self.dry,
             fast: self.fast,
             ptx: self.ptx,
+            maps: self.maps,
             ..StandIn::default()
         }))
     }
@@ -401,6 +447,7 @@ impl Driver for StandIn {
             return self.compile(text, name);
         }
         let (waits, text) = text.strip_prefix(WAITS).map_or((false, text), |text| (true, text));
+        let (maps, text) = maps::read(text).ok_or_else(|| illegal("cuModuleLoadData", "a mark of a map"))?;
         let kernel = vosti_tile::lift(text).map_err(|error| illegal("cuModuleLoadData", &error.to_string()))?;
         if kernel.name != name {
             return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
@@ -408,7 +455,7 @@ impl Driver for StandIn {
         let plan = self.fast.then(|| compile(&kernel, Isa::detect()).unwrap());
         // Static and dynamic memory together.
         let allowed = (48u32 << 10).saturating_sub(self.attributes.shared_static as u32);
-        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed, waits });
+        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed, waits, maps });
         self.say(format!("load {name}"));
         Ok(Function(self.loaded.len() - 1))
     }
@@ -491,6 +538,13 @@ impl Driver for StandIn {
         Ok(())
     }
 
+    fn tensor_map(&mut self, matrix: &Matrix) -> Result<TensorMap, DriverError> {
+        if !self.maps {
+            return Err(DriverError::Maps { version: self.about.driver });
+        }
+        maps::encode(matrix).map_err(|why| illegal("cuTensorMapEncodeTiled", why))
+    }
+
     fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
         self.launches += 1;
         if let Some(index) = call.function.0.checked_sub(COMPILED) {
@@ -498,7 +552,7 @@ impl Driver for StandIn {
             return self.threads(&self.compiled[index], call);
         }
         let loaded = &self.loaded[call.function.0];
-        let params: Vec<String> = call.pointers.iter().map(|at| self.place(*at)).collect();
+        let params: Vec<String> = call.params.iter().map(|param| self.shown(param)).collect();
         let line = format!(
             "launch {} grid {:?} threads {} shared {}{} params {}",
             loaded.name,
@@ -511,7 +565,7 @@ impl Driver for StandIn {
         if call.grid.contains(&0) || call.grid[1] > 65_535 || call.grid[2] > 65_535 {
             return Err(illegal("cuLaunchKernelEx", "CUDA_ERROR_INVALID_VALUE"));
         }
-        if call.pointers.len() != loaded.kernel.params.len() + 2 {
+        if call.params.len() != loaded.kernel.params.len() + 2 {
             return Err(illegal("cuLaunchKernelEx", "the kernel has other parameters"));
         }
         if call.early && !(loaded.waits && self.about.capability >= (9, 0)) {
@@ -523,8 +577,10 @@ impl Driver for StandIn {
         if let Some(left) = &mut self.fails_in {
             *left = left.checked_sub(1).ok_or_else(|| illegal("cuLaunchKernelEx", "CUDA_ERROR_LAUNCH_FAILED"))?;
         }
+        let params = call.params.iter().enumerate().map(|(at, param)| self.passed(&loaded.maps, at, param));
+        let params = params.collect::<Result<Vec<_>, _>>()?;
         self.say(line);
-        let launched = Launched { function: call.function, grid: call.grid, pointers: call.pointers.to_vec() };
+        let launched = Launched { function: call.function, grid: call.grid, params };
         match &mut self.recording {
             Some(recorded) => {
                 recorded.push(launched);
