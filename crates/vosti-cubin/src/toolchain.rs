@@ -55,11 +55,7 @@ pub(crate) struct Kernel<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn of(
-        target: &str,
-        copies: Copies,
-        kernels: &[(Spec, &'a str)],
-    ) -> Result<Request<'a>, CubinError> {
+    pub(crate) fn of(target: &str, copies: Copies, kernels: &[(Spec, &'a str)]) -> Result<Request<'a>, CubinError> {
         let arch = Arch::of_target(target)?;
         let kernel = |(spec, ttir): &(Spec, &'a str)| {
             let options = compile_options(target, spec)?;

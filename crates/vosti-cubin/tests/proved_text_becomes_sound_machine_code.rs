@@ -1,8 +1,8 @@
 //! A few of SmolLM2's kernels, compiled and checked as `vosti prepare` does; needs Triton, and no GPU.
 
 use vosti_contract::Contract;
-use vosti_cubin::toolchain::REQUIREMENT;
 use vosti_cubin::inspect::interchangeable;
+use vosti_cubin::toolchain::REQUIREMENT;
 use vosti_cubin::{Arch, Artifact, Copies, Cubin, Descriptor, Toolchain, inspect};
 use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
 
@@ -172,7 +172,11 @@ fn high_products_are_copied_by_descriptor_or_by_threads() {
         (", padding = 1 : i32", "", "tt.load"),
         ("%c64_i32 = arith.constant 64 : i32", "%c64_i32 = arith.constant 32 : i32", "moves otherwise"),
         ("xbf16>>", "xf16>>", "tt.make_tensor_ptr"),
-        ("%m = tt.load %rows : !tt.ptr<i32>", "%m = tt.load %rows : !tt.ptr<i32>\n    %y = tt.load %x : !tt.ptr<bf16>", "%x is used otherwise"),
+        (
+            "%m = tt.load %rows : !tt.ptr<i32>",
+            "%m = tt.load %rows : !tt.ptr<i32>\n    %y = tt.load %x : !tt.ptr<bf16>",
+            "%x is used otherwise",
+        ),
         (" scf.for ", " scf.other ", "it has not one loop with block pointers"),
     ];
     for (from, to, says) in broken {

@@ -276,7 +276,7 @@ calls! {
         swizzle: CUtensorMapSwizzle, _promotion: CUtensorMapL2promotion, fill: CUtensorMapFloatOOBfill) with(|driver| {
         let plain = interleave == CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE
             && fill == CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
-        if ty != CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 2 || !plain || map.addr() % 64 != 0 {
+        if ty != CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 2 || !plain || !map.addr().is_multiple_of(64) {
             return Err(BAD);
         }
         // SAFETY: who calls a driver gives it a number for each axis, and of strides one less.

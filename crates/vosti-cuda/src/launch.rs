@@ -168,7 +168,8 @@ impl Code {
             let row = mapped.columns * u64::from(elem);
             let rows = mapped.rows.unwrap_or(bytes / row);
             let within = rows.checked_mul(row).is_some_and(|all| all <= bytes);
-            if at == 0 || !at.is_multiple_of(MAP_UNIT) || rows == 0 || rows.max(mapped.columns) > MAP_EXTENT || !within {
+            if at == 0 || !at.is_multiple_of(MAP_UNIT) || rows == 0 || rows.max(mapped.columns) > MAP_EXTENT || !within
+            {
                 let name = &self.proved.contract.params[param].name;
                 let why = format!("a map of {rows} rows of {row} bytes of `{name}`, {bytes} bytes at {at:#x}");
                 return Err(self.refused(why));

@@ -13,7 +13,8 @@ use vosti_model::ModelPlan;
 pub fn cubin(spec: &Spec) -> Cubin {
     let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
     // Specialisations of another target are not in the table.
-    let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1, descriptors: false });
+    let options =
+        compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1, descriptors: false });
     let params = vosti_kernels::contract(&spec.kernel).unwrap().params.len();
     let metadata = Metadata {
         name: spec.kernel.clone(),

@@ -5,6 +5,7 @@
 mod assemble;
 mod cubin;
 mod maps;
+mod view;
 
 pub use assemble::assembles;
 pub use cubin::{cubin, cubins};
@@ -18,12 +19,14 @@ use vosti_cpu::Isa;
 use vosti_cpu::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph, Matrix, Param as Passed, TensorMap};
+use vosti_cuda::driver::{
+    About, Address, Attributes, Call, Driver, DriverError, Function, Graph, Matrix, Param as Passed, TensorMap,
+};
 use vosti_cuda::host::HostMemory;
 use vosti_model::{ModelPlan, Target};
-use vosti_tile::interp::{Memory, Options, Undefined, run};
-use vosti_tile::numerics::{FloatMode, from_bf16, to_bf16};
-use vosti_tile::{Kernel, Scalar};
+use vosti_tile::interp::{Options, Undefined, run};
+use vosti_tile::numerics::FloatMode;
+use vosti_tile::Kernel;
 
 /// The target whose GPU it stands for.
 pub const TARGET: &str = "cuda-sm90";
@@ -229,39 +232,6 @@ impl StandIn {
         }
     }
 
-    /// A parameter in the log.
-    fn shown(&self, param: &Passed) -> String {
-        match param {
-            Passed::Word(at) => self.place(*at),
-            Passed::Map(map) => maps::decode(map).map_or("?".into(), |matrix| {
-                let ([rows, columns], [high, wide]) = (matrix.extents, matrix.tile);
-                format!("{}[{rows}x{columns} by {high}x{wide}, {}]", self.place(matrix.at), matrix.swizzle)
-            }),
-        }
-    }
-
-    /// The address of a parameter, and how far its map reaches. An error unless maps are where the kernel takes them, and those that it
-    /// was compiled for.
-    fn passed(
-        &self,
-        expected: &[maps::Expected],
-        at: usize,
-        param: &Passed,
-    ) -> Result<(Address, Option<u64>), DriverError> {
-        let expected = expected.iter().find(|map| map.param == at);
-        match (param, expected) {
-            (Passed::Word(at), None) => Ok((*at, None)),
-            (Passed::Map(map), Some(expected)) => {
-                let matrix = maps::decode(map).filter(|matrix| expected.is(matrix));
-                let matrix = matrix.ok_or_else(|| illegal("cuLaunchKernelEx", "another tensor map than the kernel's"))?;
-                let bytes = matrix.extents[0] * matrix.extents[1] * maps::ELEM;
-                self.heap().within("cuLaunchKernelEx", matrix.at, bytes)?;
-                Ok((matrix.at, Some(bytes)))
-            }
-            _ => Err(illegal("cuLaunchKernelEx", "a tensor map in the place of an address, or the reverse")),
-        }
-    }
-
     fn execute(&self, launched: &Launched) -> Result<(), DriverError> {
         if self.dry {
             return Ok(());
@@ -278,7 +248,7 @@ impl StandIn {
             return compiled(kernel, plan, &mut heap.bytes, &params, launched.grid);
         }
         let tiles = launched.grid[0];
-        let mut view = View { memory: &mut heap.bytes, kernel, params, flaw: self.flaw, tiles };
+        let mut view = view::View { memory: &mut heap.bytes, kernel, params, flaw: self.flaw, tiles };
         let options = Options { undefined: Undefined::Poison(5), ..Options::default() };
         let grid = launched.grid.map(|n| n as usize);
         run(kernel, &mut view, grid, &options).map_err(|error| illegal("cuLaunchKernelEx", &error.to_string()))
@@ -356,56 +326,6 @@ fn compiled(
 
 fn illegal(call: &'static str, why: &str) -> DriverError {
     DriverError::Call { call, code: why.into() }
-}
-
-fn tenth(x: f32) -> f32 {
-    if x.abs() < 1e4 { x * 1.1 } else { x }
-}
-
-/// The parameters of a launch as the interpreter sees them: bytes from each pointer to its allocation's end.
-struct View<'a> {
-    memory: &'a mut [u8],
-    kernel: &'a Kernel,
-    params: Vec<Range<usize>>,
-    flaw: Flaw,
-    /// Programs on the axis of rows.
-    tiles: u32,
-}
-
-impl Memory for View<'_> {
-    fn elem(&self, param: usize) -> Option<Scalar> {
-        self.kernel.params.get(param).map(|p| p.elem)
-    }
-    fn len(&self, param: usize) -> usize {
-        self.params[param].len() / self.kernel.params[param].elem.bytes()
-    }
-    fn load(&self, param: usize, index: usize) -> u64 {
-        let bytes = self.kernel.params[param].elem.bytes();
-        let mut bits = [0; 8];
-        bits[..bytes].copy_from_slice(&self.memory[self.params[param].start + index * bytes..][..bytes]);
-        u64::from_le_bytes(bits)
-    }
-    fn store(&mut self, param: usize, index: usize, bits: u64) {
-        let elem = self.kernel.params[param].elem;
-        let bytes = elem.bytes();
-        let number = matches!(elem, Scalar::Bf16 | Scalar::F32);
-        let bits = match self.flaw {
-            Flaw::Batch if self.tiles.is_multiple_of(2) && number => bits ^ 1,
-            // About five percent.
-            Flaw::Off if elem == Scalar::F32 => u64::from((f32::from_bits(bits as u32) * 1.05).to_bits()),
-            Flaw::Off if elem == Scalar::Bf16 => bits + 8,
-            Flaw::Tenth if elem == Scalar::F32 => u64::from(tenth(f32::from_bits(bits as u32)).to_bits()),
-            Flaw::Tenth if elem == Scalar::Bf16 => u64::from(to_bf16(tenth(from_bf16(bits as u16)))),
-            _ => bits,
-        };
-        let at = self.params[param].start + index * bytes;
-        // Outputs with few numbers in a row end sooner.
-        let behind = [at + 3 * 64 * bytes, at + 3 * bytes].into_iter().find(|at| *at < self.params[param].end);
-        if let Some(behind) = behind.filter(|_| self.flaw == Flaw::Padding) {
-            self.memory[behind] ^= 1;
-        }
-        self.memory[at..][..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
-    }
 }
 
 impl Driver for StandIn {

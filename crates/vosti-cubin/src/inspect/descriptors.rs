@@ -93,7 +93,8 @@ pub(super) fn copies(
     if all != through || all != assembled {
         return refuse(format!("{through} of its {all} copies are through them, and {assembled} in machine code"));
     }
-    let announced: Option<u64> = operands(ptx, BARRIERS[1]).map(|text| text.rsplit(',').next()?.trim().parse::<u64>().ok()).sum();
+    let announced: Option<u64> =
+        operands(ptx, BARRIERS[1]).map(|text| text.rsplit(',').next()?.trim().parse::<u64>().ok()).sum();
     match announced == Some(bytes) {
         true => Ok(()),
         false => refuse(format!("it waits for {announced:?} bytes and copies {bytes}")),
@@ -155,7 +156,8 @@ fn map_of(ptx: &Ptx, register: &str) -> Option<usize> {
     let apart = |c: char| !c.is_alphanumeric() && !['%', '_'].contains(&c);
     let names = |text: &&&str, name: &str| text.split(apart).any(|word| word == name);
     let only = |register: &str, but: &[&str], name: &str| {
-        let uses = ptx.statements.iter().filter(|text| names(text, register) && !but.iter().any(|but| text.contains(but)));
+        let uses =
+            ptx.statements.iter().filter(|text| names(text, register) && !but.iter().any(|but| text.contains(but)));
         let [one] = uses.collect::<Vec<_>>()[..] else { return None };
         let (to, from) = one.strip_prefix(name)?.split_once(',')?;
         (to.trim() == register).then(|| from.trim())

@@ -108,7 +108,8 @@ fn boxes_under_way(before: &[&str], events: &[Event]) -> Result<u64, Refusal> {
     let bytes = |event: &Event| if let Event::Box(bytes) = event { *bytes } else { 0 };
     let early = before.iter().filter_map(|line| event(line).transpose()).collect::<Result<Vec<_>, _>>()?;
     let waits = events.iter().filter(|event| matches!(event, Event::Arrived)).count() as u64;
-    let others = events.iter().chain(&early).any(|event| matches!(event, Event::Copy(_) | Event::Commit | Event::Wait(_)));
+    let others =
+        events.iter().chain(&early).any(|event| matches!(event, Event::Copy(_) | Event::Commit | Event::Wait(_)));
     if waits != 1 || others || early.iter().any(|event| matches!(event, Event::Arrived)) {
         return Err(misread("a loop with copies by descriptor that waits otherwise than once"));
     }
@@ -147,7 +148,12 @@ mod tests {
         // Asked for in front of the wait.
         assert_eq!(of(&[0, 1, 2, 5, 3, 4, 6, 7]), Ok(2 * boxed));
         assert_eq!(of(&[0, 2, 3, 4, 5, 6, 7]), Err(Refusal::WaitsForAll));
-        for wrong in [&[2, 3, 4, 5, 6, 7][..], &[0, 1, 2, 4, 5, 6, 7], &[0, 1, 2, 3, 3, 4, 5, 6, 7], &[0, 1, 3, 2, 3, 4, 5, 6, 7]] {
+        for wrong in [
+            &[2, 3, 4, 5, 6, 7][..],
+            &[0, 1, 2, 4, 5, 6, 7],
+            &[0, 1, 2, 3, 3, 4, 5, 6, 7],
+            &[0, 1, 3, 2, 3, 4, 5, 6, 7],
+        ] {
             assert!(matches!(of(wrong), Err(Refusal::Flight { .. })), "{wrong:?}");
         }
         let copied = LOOP.lines().nth(5).unwrap();

@@ -1,8 +1,8 @@
 //! A kernel in a few lines that passes every check, then one breach of each check: every check can fail.
 
 use super::*;
-use vosti_ptx::Descriptor;
 use vosti_kernels::{CompileOptions, parse_stem};
+use vosti_ptx::Descriptor;
 
 const STEM: &str = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
 
@@ -77,7 +77,8 @@ fn contract() -> &'static Contract {
 
 fn sound() -> Artifact {
     let spec = parse_stem(STEM).unwrap();
-    let start = start::start(&spec, contract(), CompileOptions { num_warps: 4, num_stages: 4, descriptors: false }, Arch::Sm90);
+    let start =
+        start::start(&spec, contract(), CompileOptions { num_warps: 4, num_stages: 4, descriptors: false }, Arch::Sm90);
     Artifact {
         ttir: vosti_kernels::ttir(&spec).unwrap().into(),
         spec,
@@ -353,9 +354,7 @@ fn copied() -> Artifact {
             "\t@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [{map}, {{%r12, %r3}}], [%r8];\n"
         )
     };
-    let stage = format!(
-        "\tmbarrier.arrive.expect_tx.shared.b64 _, [%r8], 32768;\n{}{}", copy(0), copy(2)
-    );
+    let stage = format!("\tmbarrier.arrive.expect_tx.shared.b64 _, [%r8], 32768;\n{}{}", copy(0), copy(2));
     let begin = "\tmov.b64 \t%rd15, linear_param_0;\n\tmov.b64 \t%rd16, linear_param_2;\n\tcvta.param.u64 \t%rd4, %rd16;\n\
         \tcvta.param.u64 \t%rd3, %rd15;\n\t@%p22 mbarrier.init.shared::cta.b64 [%r8], 1;\n";
     let threads = "\tcp.async.cg.shared.global [ %r1 + 0 ], [ %rd1 + 0 ], 0x10, %r2;\n";
@@ -416,22 +415,77 @@ fn each_breach_of_copies_by_descriptor_is_refused_by_name() {
     let (ptx, sass, ttgir): (Field, Field, Field) = (|a| &mut a.ptx, |a| &mut a.sass, |a| &mut a.ttgir);
     let copy = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd3";
     let cases: [(Field, &str, &str, &str); 26] = [
-        (ptx, ".param .align 64 .b8 linear_param_0[128]", ".param .u64 linear_param_0", "maps at [0, 2], its PTX takes 6 (.u64"),
+        (
+            ptx,
+            ".param .align 64 .b8 linear_param_0[128]",
+            ".param .u64 linear_param_0",
+            "maps at [0, 2], its PTX takes 6 (.u64",
+        ),
         (ptx, "linear_param_2[128]", "linear_param_2[64]", "maps at [0, 2], its PTX takes 6 (map .u64 .align"),
         (ptx, ".param .align 64 .b8 linear_param_0", ".param .align 32 .b8 linear_param_0", "6 (.align"),
-        (ptx, ".param .u64 .ptr .global .align 1 linear_param_3", ".param .align 64 .b8 linear_param_3[128]", "map map .u64"),
-        (ptx, copy, "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd9", "of parameter 0 it copies 0 boxes for 3"),
-        (ptx, copy, "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd4", "of parameter 0 it copies 0 boxes for 3"),
+        (
+            ptx,
+            ".param .u64 .ptr .global .align 1 linear_param_3",
+            ".param .align 64 .b8 linear_param_3[128]",
+            "map map .u64",
+        ),
+        (
+            ptx,
+            copy,
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd9",
+            "of parameter 0 it copies 0 boxes for 3",
+        ),
+        (
+            ptx,
+            copy,
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd4",
+            "of parameter 0 it copies 0 boxes for 3",
+        ),
         (ptx, "cvta.param.u64 \t%rd3, %rd15", "cvta.param.u64 \t%rd3, %rd16", "of parameter 0 it copies 0 boxes"),
-        (ptx, "cvta.param.u64 \t%rd3, %rd15;", "cvta.param.u64 \t%rd3, %rd15;\n\tadd.s64 %rd3, %rd3, 128;", "of parameter 0 it copies 0"),
+        (
+            ptx,
+            "cvta.param.u64 \t%rd3, %rd15;",
+            "cvta.param.u64 \t%rd3, %rd15;\n\tadd.s64 %rd3, %rd3, 128;",
+            "of parameter 0 it copies 0",
+        ),
         (ptx, "mov.b64 \t%rd15, linear_param_0", "mov.b64 \t%rd15, linear_param_3", "of parameter 0 it copies 0"),
-        (ptx, "\tret;", &format!("\t{copy}, {{%r1, %r2}}], [%r8];\n\tret;"), "of parameter 0 it copies 4 boxes for 3 tiles"),
-        (ptx, "\tret;", &format!("\t{}, {{%r1, %r2}}], [%r8];\n\tret;", copy.replace("%rd3", "%rd9")), "6 of its 7 copies are through them"),
-        (ptx, ".tensor.2d.", ".tensor.3d.", "it has `cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes` beside"),
-        (ptx, "\tret;", "\tcp.async.cg.shared.global [%r1], [%rd1], 16;\n\tret;", "it has `cp.async.cg.shared.global` beside"),
-        (ptx, "\tret;", "\tcp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd3, {%r1, %r2}], [%r3];\n\tret;", "`cp.async.bulk.tensor.2d.global"),
+        (
+            ptx,
+            "\tret;",
+            &format!("\t{copy}, {{%r1, %r2}}], [%r8];\n\tret;"),
+            "of parameter 0 it copies 4 boxes for 3 tiles",
+        ),
+        (
+            ptx,
+            "\tret;",
+            &format!("\t{}, {{%r1, %r2}}], [%r8];\n\tret;", copy.replace("%rd3", "%rd9")),
+            "6 of its 7 copies are through them",
+        ),
+        (
+            ptx,
+            ".tensor.2d.",
+            ".tensor.3d.",
+            "it has `cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes` beside",
+        ),
+        (
+            ptx,
+            "\tret;",
+            "\tcp.async.cg.shared.global [%r1], [%rd1], 16;\n\tret;",
+            "it has `cp.async.cg.shared.global` beside",
+        ),
+        (
+            ptx,
+            "\tret;",
+            "\tcp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd3, {%r1, %r2}], [%r3];\n\tret;",
+            "`cp.async.bulk.tensor.2d.global",
+        ),
         (ptx, "\tret;", "\tmbarrier.arrive.shared.b64 _, [%r8];\n\tret;", "it has `mbarrier.arrive.shared.b64` beside"),
-        (ptx, "\tret;", "\ttensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd1;\n\tret;", "it has `tensormap.replace"),
+        (
+            ptx,
+            "\tret;",
+            "\ttensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd1;\n\tret;",
+            "it has `tensormap.replace",
+        ),
         (ptx, "[%r8], 32768", "[%r8], 32752", "waits for Some(98256) bytes and copies 98304"),
         (ptx, "[%r8], 32768", "[%r8], %r9", "waits for None bytes"),
         (sass, "UTMALDG.2D", "UTMALDG.3D", "it has `UTMALDG.3D` beside"),
@@ -439,7 +493,12 @@ fn each_breach_of_copies_by_descriptor_is_refused_by_name() {
         (sass, "REDUX.SUM UR4, R3", "UTMALDG.2D [UR16], [UR4]", "and 7 in machine code"),
         (ttgir, "swizzlingByteWidth = 128", "swizzlingByteWidth = 64", "its TTGIR has (0, [128, 64], 64)"),
         (ttgir, "transposed = false", "transposed = true", "its TTGIR has 0 of them, and its record 2"),
-        (ttgir, "%arg0: !tt.tensordesc<tensor<128x64x", "%arg0: !tt.tensordesc<tensor<64x64x", "its TTGIR has (0, [64, 64], 128)"),
+        (
+            ttgir,
+            "%arg0: !tt.tensordesc<tensor<128x64x",
+            "%arg0: !tt.tensordesc<tensor<64x64x",
+            "its TTGIR has (0, [64, 64], 128)",
+        ),
         (ttgir, "local %arg2[", "local %arg5[", "of parameter 2 it copies 3 boxes for 0 tiles"),
         (ttgir, "ttng.wait_barrier", "ttng.arrive_barrier", "waits otherwise than once"),
     ];
@@ -457,7 +516,10 @@ fn each_breach_of_copies_by_descriptor_is_refused_by_name() {
         (|a| _ = a.metadata.descriptors.pop(), "with tensor maps at [0], its PTX takes"),
         (|a| a.metadata.descriptors.swap(0, 1), "not in the parameters' order"),
         (|a| a.metadata.descriptors[0].swizzle = 64, "no tensor map can be"),
-        (|a| a.metadata.descriptors[0].swizzle = 0, "its TTGIR has (0, [128, 64], 128), and its record (0, [128, 64], 0)"),
+        (
+            |a| a.metadata.descriptors[0].swizzle = 0,
+            "its TTGIR has (0, [128, 64], 128), and its record (0, [128, 64], 0)",
+        ),
         (|a| a.metadata.descriptors[0].swizzle = 96, "no tensor map can be"),
         (|a| a.metadata.descriptors[0].elem = 4, "no tensor map can be"),
         (|a| a.metadata.descriptors[0].tile = [512, 64], "no tensor map can be"),
