@@ -2,9 +2,9 @@
 
     python kernels/compile.py OUT_DIR < request.json
 
-Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages", "start"}]}, where shared_max is the
-bytes of shared memory that a block may have, ttir the text and start the PTX that its kernel begins with, and writes
-OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes, which
+Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages", "descriptors", "start"}]}, where
+shared_max is the bytes of shared memory that a block may have, ttir the text, descriptors whether its tiles are copied by
+descriptor, and start the PTX that its kernel begins with, and writes OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes, which
 `triton.compile` would skip for a text. This script calls ptxas itself, so that its flags are in one place and its
 report is kept. No cache is read.
 """
@@ -69,6 +69,110 @@ def loads_ahead(text, stages):
     if open_loops:
         sys.exit("compile.py did not find where a loop ends")
     return "\n".join(lines) + "\n"
+
+
+def by_descriptors(stem, text):
+    """The text with each tile that its loop loads through a block pointer copied by a descriptor (TMA) instead, and the places
+    of the parameters that so become descriptors. Such a parameter is a matrix of BF16 numbers, row-major and without gaps, and a
+    tile moves along its rows from column 0 by the loop's own variable. A tile that has the rows across is loaded upright and
+    transposed. A tile that begins at a later row of the parameter has that many rows added to its place, so beyond its own last
+    row it has numbers of the next rows, where the text has zeros; beyond the parameter's last row and column both have zeros."""
+    def need(found, what):
+        if not found:
+            sys.exit(f"compile.py cannot copy the tiles of {stem} by descriptors: {what}")
+        return found
+    lines = text.splitlines()
+    head = need([at for at, line in enumerate(lines) if line.startswith("  tt.func public @")], "it has no kernel")[0]
+    end = lines.index("  }", head)
+    loops = [at for at in range(head, end) if " scf.for " in lines[at] and "!tt.ptr<tensor<" in lines[at]]
+    need(len(loops) == 1, "it has not one loop with block pointers")
+    loop = loops[0]
+    last = lines.index(re.match(" *", lines[loop])[0] + "}", loop)
+    form = r"( *)(%\w+)(?::\d+)? = scf\.for (%\w+) = (%\w+) to (%\w+) step (%\w+) iter_args\((.*)\) -> \((.*)\)  : i32 \{"
+    margin, result, turn, low, high, step, carried, types = need(re.fullmatch(form, lines[loop]), "its loop").groups()
+    carried = [pair.split(" = ") for pair in carried.split(", ")]
+    types, yielded = types.split(", "), re.fullmatch(r" *scf\.yield (.*) : .*", lines[last - 1])
+    yielded = need(yielded, "its loop's end")[1].split(", ")
+    defined = [re.fullmatch(r" *(%\w+) = (.*)", line) for line in lines[head:last]]
+    defined = {found[1]: found[2] for found in defined if found}
+
+    def origin(value):
+        cast = re.match(r"arith\.(?:extsi|bitcast) (%\w+) ", defined.get(value, ""))
+        return origin(cast[1]) if cast else value
+
+    def constant(value):
+        number = re.fullmatch(r"arith\.constant (\d+) : i\d+", defined.get(origin(value), ""))
+        return int(number[1]) if number else None
+
+    def uses(value, first=head, behind=end):
+        return [at for at in range(first, behind) if re.search(re.escape(value) + r"(?![\w])", lines[at])]
+    signature = re.search(r"\((.*)\) attributes", lines[head])[1].split(", ")
+    names, tiles, gone, places = [param.split(":")[0] for param in signature], {}, set(), []
+    moved = [n for n, ty in enumerate(types) if ty.startswith("!tt.ptr<tensor<")]
+    for n in moved:
+        pointer, begins = carried[n]
+        made = r"tt\.make_tensor_ptr (%\w+), \[(.*)\], \[(.*)\], \[(.*)\] \{.*\} : <tensor<(\d+)x(\d+)xbf16>>"
+        base, extents, strides, offsets, *tile = need(re.fullmatch(made, defined.get(begins, "")), defined.get(begins, begins)).groups()
+        extents, strides, offsets = (part.split(", ") for part in (extents, strides, offsets))
+        along = need([axis for axis in (0, 1) if constant(strides[axis]) == 1], f"{begins} has no rows")[0]
+        row, width = offsets[1 - along], origin(extents[along])
+        need(origin(strides[1 - along]) == width, f"the rows of {begins} have gaps")
+        need([constant(offsets[along]), constant(low)] == [0, 0], f"{begins} does not begin at column 0")
+        gone |= {uses(begins)[0]}
+        if base not in names:
+            begin = need(re.fullmatch(r"tt\.addptr (%\w+), (%\w+) : .*", defined.get(base, "")), f"{base} is no parameter")
+            skipped = re.fullmatch(r"arith\.muli (%\w+), (%\w+) : i64", defined.get(begin[2], ""))
+            need(skipped and origin(skipped[2]) == width, f"{base} is not the beginning of a row")
+            places.append(f"{margin}{pointer}_row = arith.addi {origin(skipped[1])}, {row} : i32")
+            gone |= {uses(base)[0]}
+            base, row = begin[1], f"{pointer}_row"
+        rows, columns = tile[1 - along], tile[along]
+        need(base in names and tiles.setdefault(base, (rows, columns)) == (rows, columns), f"{base} has two tiles")
+        read = [at for at in uses(pointer, loop + 1, last) if " = tt.load " in lines[at]]
+        moves = [at for at in uses(pointer, loop + 1, last) if " = tt.advance " in lines[at]]
+        need(len(read) == len(moves) == 1 and len(uses(pointer, loop + 1, last)) == 2, f"{pointer} has other uses")
+        load = r" *(%\w+) = tt\.load %\w+ \{boundaryCheck = array<i32: 0, 1>, padding = 1 : i32\} : .*"
+        value = need(re.fullmatch(load, lines[read[0]]), lines[read[0]])[1]
+        move = need(re.fullmatch(r" *(%\w+) = tt\.advance %\w+, \[(%\w+), (%\w+)\] : .*", lines[moves[0]]), lines[moves[0]])
+        by = [constant(move[2 + along]), constant(move[3 - along])]
+        need(by == [constant(step), 0] and yielded[n] == move[1], f"{pointer} moves otherwise")
+        need(not uses(f"{result}#{n}", last), f"{result}#{n} is used")
+        gone |= {moves[0]}
+        ty = f"tensor<{rows}x{columns}xbf16>"
+        upright = value if along == 1 else f"{value}_rows"
+        lines[read[0]] = f"{margin}  {upright} = tt.descriptor_load {base}[{row}, {turn}] : !tt.tensordesc<{ty}> -> {ty}"
+        if along == 0:
+            across = f"tensor<{columns}x{rows}xbf16>"
+            lines[read[0]] += f"\n{margin}  {value} = tt.trans {upright} {{order = array<i32: 1, 0>}} : {ty} -> {across}"
+    for name in tiles:
+        at = names.index(name)
+        need(signature[at] == f"{name}: !tt.ptr<bf16> {{tt.divisibility = 16 : i32}}", signature[at])
+        signature[at] = f"{name}: !tt.tensordesc<tensor<{'x'.join(tiles[name])}xbf16>>"
+        read = {line for line in uses(name, head + 1) if f"tt.descriptor_load {name}[" in lines[line]}
+        need(set(uses(name, head + 1)) <= gone | read, f"{name} is used otherwise")
+    stay = [n for n in range(len(types)) if n not in moved]
+    arguments = ", ".join(" = ".join(carried[n]) for n in stay)
+    kept = ", ".join(types[n] for n in stay)
+    several = f":{len(stay)}" if len(stay) > 1 else ""
+    lines[head] = re.sub(r"\(.*\) attributes", lambda _: f"({', '.join(signature)}) attributes", lines[head])
+    lines[loop] = "\n".join(places + [f"{margin}{result}{several} = scf.for {turn} = {low} to {high} step {step} "
+                                      f"iter_args({arguments}) -> ({kept})  : i32 {{"])
+    lines[last - 1] = f"{margin}  scf.yield {', '.join(yielded[n] for n in stay)} : {kept}"
+    for at in range(last, end):
+        number = {n: f"{result}#{place}" if several else result for place, n in enumerate(stay)}
+        lines[at] = re.sub(re.escape(result) + r"#(\d+)", lambda found: number[int(found[1])], lines[at])
+    text = "\n".join(line for at, line in enumerate(lines) if at not in gone) + "\n"
+    return text, sorted(names.index(name) for name in tiles)
+
+
+def record_of(params, metadata):
+    """The descriptors of a kernel as its launcher has to make them, by what the compiler decided."""
+    swizzles, bf16 = {0: 0, 1: 32, 2: 64, 3: 128}, 10
+    decided = metadata.get("tensordesc_meta") or []
+    if len(decided) != len(params) or any(one["elem_type"] != bf16 or one["fp4_padded"] for one in decided):
+        sys.exit(f"compile.py does not know these descriptors: {decided}")
+    return [{"param": param, "tile": list(one["block_size"]), "elem": one["elem_size"], "swizzle": swizzles[one["swizzle"]]}
+            for param, one in zip(params, decided)]
 
 
 def one_after_the_other(text):
@@ -166,7 +270,8 @@ def compile_one(request, arch, shared_max, folder, out):
         module.context = context
         return module
     stages, metadata = stages_of(backend, options), {}
-    module = parsed(loads_ahead(request["ttir"], request["num_stages"]))
+    text, params = by_descriptors(stem, request["ttir"]) if request["descriptors"] else (request["ttir"], [])
+    module = parsed(loads_ahead(text, request["num_stages"]))
     for name in ("ttir", "ttgir"):
         module = stages[name](module, metadata)
     ttgir = str(module)
@@ -187,7 +292,7 @@ def compile_one(request, arch, shared_max, folder, out):
               "profile_scratch_align", "tmem_size")
     record = {name: metadata[name] for name in wanted if name in metadata}
     record.setdefault("num_warps", options.num_warps)
-    record.update(num_ctas=options.num_ctas, num_stages=options.num_stages, target=target_of(arch),
+    record.update(descriptors=record_of(params, metadata), num_ctas=options.num_ctas, num_stages=options.num_stages, target=target_of(arch),
                   launch_pdl="griddepcontrol.wait" in request["start"],
                   launch_cooperative_grid=options.launch_cooperative_grid,
                   enable_fp_fusion=options.enable_fp_fusion, ptxas_level=level, triton=VERSION)

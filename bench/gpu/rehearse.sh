@@ -6,7 +6,7 @@
 #   bench/gpu/rehearse.sh VOSTI FOLDER [PYTHON]
 #
 # VOSTI is the binary that the days will use, PYTHON an interpreter that has Triton, if there is one already. FOLDER gets the model
-# (SmolLM2's shapes, one layer, a small vocabulary), its bundle, `out` and `out.tar`. The variables of run.sh that set sizes may be set;
+# (SmolLM2's shapes, one layer, a small vocabulary), its two bundles, `out` and `out.tar`. The variables of run.sh that set sizes may be set;
 # the defaults here are what a processor can do in time. The exit code is 1 if a step of a day failed.
 set -eu
 [ $# -ge 2 ] || { echo "usage: $0 VOSTI FOLDER [PYTHON]" >&2; exit 2; }
@@ -38,10 +38,14 @@ if [ $# -gt 2 ]; then
     chmod +x "$tool/bin/python"
     printf %s "$triton" > "$tool/installed.txt"
 fi
-[ -e "$folder/bundle" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 -o "$folder/bundle"
+made() {
+    [ -e "$folder/$1" ] || "$vosti" prepare "$config" --target cuda-sm90 --context 33024 --copies "$2" -o "$folder/$1"
+}
+made bundle descriptors
+made threads threads
 
 target=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
-export STAND_IN=$folder/bundle LD_LIBRARY_PATH=$target/debug/examples
+export THREADS=$folder/threads STAND_IN=$folder/bundle:$folder/threads LD_LIBRARY_PATH=$target/debug/examples
 export PREFILL=${PREFILL:-128} DECODE=${DECODE:-8} BATCH=${BATCH:-2} DEPTHS=${DEPTHS:-0,1100} SAMPLED=${SAMPLED:-2,4}
 export TRACE=${TRACE:-2,2,96,64,4,8,0} PROFILE=${PROFILE:-quick}
 failed=0

@@ -9,8 +9,10 @@
 # plain python3 writes the tables. VLLM may name a folder with files of vLLM's wheel, whose kernels are then compared too
 # (vllm_kernels.py says which files).
 #
-# Steps are bench torch sampling agentic probe fp64 laws check, and run in this order or in that of STEPS; ROUNDS runs bench and
-# torch so often in turn, a file each (OUT/bench-1.json). LIMIT is the seconds that each step may take: then it is asked to stop,
+# THREADS may name a bundle of the same model that was made with `--copies threads`: then the step copies measures prefill with both.
+#
+# Steps are bench torch copies sampling agentic probe fp64 laws check, and run in this order or in that of STEPS; ROUNDS runs bench,
+# torch and copies so often in turn, a file each (OUT/bench-1.json). LIMIT is the seconds that each step may take: then it is asked to stop,
 # keeps what it has found until then, and the next one runs. TOTAL is the seconds of the whole command: a step gets what is left of
 # them; if none are left it does not run, and the tables say so. Several runs may share one OUT. ONLY="batch,chunk" are check's
 # relations; its result is then OUT/check-batch-chunk.json. A step that fails is recorded and the next one runs. After each step
@@ -30,15 +32,15 @@ device=${DEVICE:-cuda}
 case ${DAY:-} in
     "") ;;
     1) : "${STEPS:=probe fp64 laws bench}" "${CASES:=64}" "${REPEAT:=3}" "${LIMIT:=200}" "${TOTAL:=540}" ;;
-    2) : "${STEPS:=bench torch}" "${ROUNDS:=3}" "${REPEAT:=1}" "${LIMIT:=120}" "${TOTAL:=540}" ;;
+    2) : "${STEPS:=bench torch copies}" "${ROUNDS:=3}" "${REPEAT:=1}" "${LIMIT:=120}" "${TOTAL:=540}" ;;
     3) : "${STEPS:=sampling agentic check}" "${REPEAT:=3}" "${ONLY:=batch,chunk}" "${LIMIT:=300}" "${TOTAL:=540}" ;;
     *) echo "DAY is 1, 2 or 3" >&2; exit 2 ;;
 esac
-steps=${STEPS:-bench torch sampling agentic probe fp64 laws check}
+steps=${STEPS:-bench torch copies sampling agentic probe fp64 laws check}
 for name in $steps; do
     case $name in
-        bench | torch | sampling | agentic | probe | fp64 | laws | check) ;;
-        *) echo "STEPS: there is no step $name; there are bench torch sampling agentic probe fp64 laws check" >&2; exit 2 ;;
+        bench | torch | copies | sampling | agentic | probe | fp64 | laws | check) ;;
+        *) echo "STEPS: there is no step $name; there are bench torch copies sampling agentic probe fp64 laws check" >&2; exit 2 ;;
     esac
 done
 mkdir -p "$out" || exit 2
@@ -135,6 +137,17 @@ torch() {
     fi
 }
 
+# Prefill with large products' tiles copied by descriptor and by threads, one after the other, with the time of each kernel.
+copies() {
+    if [ -z "${THREADS:-}" ] || [ "$device" != cuda ]; then
+        echo "== copies: THREADS names no bundle that was made with --copies threads: not compared"
+        return
+    fi
+    local shape=(--prefill "${PREFILL:-2048}" --decode 0 --depth 0 --repeat "${REPEAT:-5}" --profile --json)
+    step "descriptors$turn" "$vosti" bench "${where[@]}" "${shape[@]}"
+    step "threads$turn" "$vosti" bench --device "$device" --model "$model" --bundle "$THREADS" "${shape[@]}"
+}
+
 # As many tokens greedily, from lists of the largest logits, drawn by the device, and from whole rows on the host.
 sampling() {
     local shape=(--prefill 0 --decode "${DECODE:-128}" --batch "${SAMPLED:-4,64}" --depth 0 --repeat "${REPEAT:-5}" --json)
@@ -184,7 +197,7 @@ for round in $(seq "${ROUNDS:-1}"); do
     [ "${ROUNDS:-1}" -gt 1 ] && turn=-$round
     for name in $steps; do
         case $name in
-            bench | torch) "$name" ;;
+            bench | torch | copies) "$name" ;;
             *) [ "$round" -eq 1 ] && "$name" ;;
         esac
     done

@@ -176,6 +176,21 @@ def kernels(title, measured):
             print(f"- {100 * kernel['seconds'] / all:.1f}% {kernel['seconds'] * 1e3:,.3f} ms {kernel['name']}")
 
 
+def copies(descriptors, threads):
+    """Prefill with both ways to copy large products' tiles."""
+    if not descriptors or not threads:
+        print("\nCopies by descriptor and by threads: not compared.")
+        return
+    others = {key(case): case for case in threads["cases"]}
+    print("\n| tokens/s | tiles copied by descriptor | by threads | ratio |\n| --- | --- | --- | --- |")
+    for case in descriptors["cases"]:
+        own, other = case["tokens_per_s"], others.get(key(case), {}).get("tokens_per_s")
+        ratio = f"{own / other:.2f}" if other else "-"
+        print(f"| prefill {case['tokens']}, depth {case['depth']:,} | {rate(own)} | {rate(other)} | {ratio} |")
+    kernels("By descriptor", descriptors)
+    kernels("By threads", threads)
+
+
 def sampling(ways):
     if not any(ways.values()):
         print("\nSampling: not run.")
@@ -215,6 +230,7 @@ def main():
         print(f"\ntorch is {torch['torch']}: {torch['by']}.")
     else:
         print("\ntorch: not run.")
+    copies(rounds(folder, "descriptors"), rounds(folder, "threads"))
     ways = {"greedy": "greedy", "from the 40 largest": "top_k", "drawn": "drawn", "from whole rows": "whole_rows"}
     sampling({way: read(folder, name) for way, name in ways.items()})
     agents(read(folder, "agentic"))

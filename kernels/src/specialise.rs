@@ -52,14 +52,17 @@ static TABLE: LazyLock<Targets> =
 
 /// Keys of the table that are no constants of a kernel: how its TTIR is compiled, and how many of the listed heights of row
 /// tiles a target has for some dimensions, lowest first (all, if the key is missing).
-const OPTIONS: [&str; 4] = ["num_warps", "num_stages", HEIGHTS, FOLDS];
+const OPTIONS: [&str; 5] = ["num_warps", "num_stages", HEIGHTS, FOLDS, DESCRIPTORS];
 const HEIGHTS: &str = "heights";
 const FOLDS: &str = "folds";
+/// Whether tiles are copied by descriptor. A target in `same` does not take it from the other.
+const DESCRIPTORS: &str = "descriptors";
 
 fn read(text: &str) -> Result<Targets, KernelError> {
     let Table { same, mut own } = toml::from_str(text).map_err(|error| KernelError::Table(error.to_string()))?;
     for (target, of) in same {
         let mut tiles = kernels_of(&own, &of)?.clone();
+        tiles.values_mut().for_each(|options| _ = options.remove(DESCRIPTORS));
         for (kernel, options) in own.remove(&target).unwrap_or_default() {
             let Some(shared) = tiles.get_mut(&kernel) else {
                 return Err(KernelError::Untiled { target: of, kernel });
@@ -91,6 +94,8 @@ pub struct CompileOptions {
     pub num_warps: u32,
     /// Iterations of a loop whose loads may be in flight at once.
     pub num_stages: u32,
+    /// Whether its loop's tiles are copied by descriptor (TMA), not by threads. A caller may say that they are not.
+    pub descriptors: bool,
 }
 
 /// How `target` compiles a specialisation. An error if the table has no such target, does not give `spec` for it, or has no
@@ -108,7 +113,15 @@ pub fn compile_options(target: &str, spec: &Spec) -> Result<CompileOptions, Kern
         let refused = || KernelError::from(ContractError::Expression { text: text.clone(), why: why() });
         u32::try_from(value).ok().filter(|v| (1..=32).contains(v)).ok_or_else(refused)
     };
-    Ok(CompileOptions { num_warps: option("num_warps")?, num_stages: option("num_stages")? })
+    let asks = match tiles.get(DESCRIPTORS).and_then(|tile| tile.at(height)) {
+        Some(text) => expr::eval(text, &lookup)? != 0,
+        None => false,
+    };
+    Ok(CompileOptions {
+        num_warps: option("num_warps")?,
+        num_stages: option("num_stages")?,
+        descriptors: asks && spec.act == Dtype::Bf16,
+    })
 }
 
 /// Whether a target has room for a launch of `spec` that folds its own splits (`folds` in the table): it needs a second sum in
@@ -319,8 +332,8 @@ mod tests {
         let attend = |d| of("cuda-sm90", d);
         assert!(!attend(128).to_string().contains("num_"));
         let options = |d| compile_options("cuda-sm90", &attend(d)).unwrap();
-        assert_eq!(options(128), CompileOptions { num_warps: 4, num_stages: 5 });
-        assert_eq!(options(512), CompileOptions { num_warps: 8, num_stages: 1 });
+        assert_eq!(options(128), CompileOptions { num_warps: 4, num_stages: 5, descriptors: false });
+        assert_eq!(options(512), CompileOptions { num_warps: 8, num_stages: 1, descriptors: false });
         let error = |spec| compile_options("cpu", &spec).unwrap_err().to_string();
         let (own, foreign) = (error(of("cpu", 128)), error(attend(128)));
         assert!(own.contains("num_warps") && own.contains("specialisations.toml"), "{own}");
@@ -336,6 +349,24 @@ mod tests {
             let options = |target| compile_options(target, &of(target)).unwrap();
             assert_eq!(options(target), options("cuda-sm90"));
         }
+    }
+
+    #[test]
+    fn high_products_of_whole_lines_are_copied_by_descriptor_on_sm90_alone() {
+        let asks = |target: &str, kernel: &str, act: Dtype, k: i64| -> Vec<bool> {
+            let mut dims = vec![("K", Const::Int(k)), ("N", Const::Int(960))];
+            dims.extend((kernel == "linear_glu").then_some(("ACT", Const::Int(0))));
+            let first = specialise(target, kernel, act, &dims).unwrap();
+            let all = std::iter::once(first.clone()).chain(higher(target, &first).unwrap());
+            all.map(|spec| compile_options(target, &spec).unwrap().descriptors).collect()
+        };
+        assert_eq!(asks("cuda-sm90", "linear", Dtype::Bf16, 576), [false, false, true, true]);
+        assert_eq!(asks("cuda-sm90", "linear_glu", Dtype::Bf16, 576), [false, false, true]);
+        // A row's bytes are no multiple of 16; numbers are of 32 bits; other targets.
+        assert_eq!(asks("cuda-sm90", "linear", Dtype::Bf16, 580), [false; 4]);
+        assert_eq!(asks("cuda-sm90", "linear", Dtype::F32, 576), [false; 4]);
+        assert_eq!(asks("cuda-sm80", "linear", Dtype::Bf16, 576), [false; 3]);
+        assert_eq!(asks("cuda-sm100", "linear", Dtype::Bf16, 576), [false; 4]);
     }
 
     #[test]

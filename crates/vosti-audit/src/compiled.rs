@@ -137,6 +137,7 @@ fn pair(sides: [&Side; 2], kernels: &[Kernel; 2], seed: u64) -> Made<Option<(Str
             threads: side.code.threads,
             shared: side.code.shared,
             params: &params,
+            maps: &[],
             seed: Some(random.draw()),
             steps_max: STEPS,
         };

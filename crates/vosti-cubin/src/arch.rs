@@ -125,6 +125,11 @@ impl Arch {
         self.number() >= 90
     }
 
+    /// Whether kernels may copy tiles by descriptor: where that has been executed. sm100 and sm120 have such copies too.
+    pub fn copies_by_descriptor(self) -> bool {
+        self == Arch::Sm90
+    }
+
     /// The PTX instruction that a dot of tiles of `elem` with `rows` rows must be compiled to. The instructions that sm90 and
     /// sm100 introduced need 64 rows; smaller tiles use the older one, and so does sm120, and sm100 for bytes.
     pub fn matrix_instruction(self, rows: usize, elem: Scalar) -> &'static str {

@@ -4,7 +4,8 @@ use crate::error::CubinError;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
-use vosti_kernels::{Spec, ttir_hash};
+use vosti_kernels::{CompileOptions, Spec, ttir_hash};
+use vosti_ptx::Descriptor;
 
 /// The compiler's record of a kernel. It does not have the parameters and threads, which are read from the PTX.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,17 @@ pub struct Metadata {
     pub target: String,
     /// The version of Triton.
     pub triton: String,
+    /// Its parameters that are tensor maps, by their places.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub descriptors: Vec<Descriptor>,
+}
+
+impl Metadata {
+    /// The options that it was compiled with.
+    pub(crate) fn options(&self) -> CompileOptions {
+        let descriptors = !self.descriptors.is_empty();
+        CompileOptions { num_warps: self.num_warps, num_stages: self.num_stages, descriptors }
+    }
 }
 
 /// A compiled specialisation. Nothing is checked yet: see [`crate::inspect()`].

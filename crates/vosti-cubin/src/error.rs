@@ -46,8 +46,10 @@ pub enum Refusal {
     Ttir(String),
     #[error("it is assembled for {found}, not for {wanted}: compile it for the target")]
     Assembled { found: String, wanted: String },
-    #[error("the launcher would pass {wanted} parameters of 8 bytes, its PTX takes {found}")]
-    Parameters { found: String, wanted: usize },
+    #[error("the launcher would pass {wanted} parameters of 8 bytes{}, its PTX takes {found}", maps_in(maps))]
+    Parameters { found: String, wanted: usize, maps: Vec<usize> },
+    #[error("its tiles are copied by descriptor, and {why}")]
+    Descriptors { why: String },
     #[error("{why}")]
     Signature { why: String },
     #[error("parameter {name} is not declared divisible by 16 in the TTIR: run `cargo xtask ttir`")]
@@ -99,4 +101,9 @@ pub enum Refusal {
     Flight { line: String },
     #[error("the layout `{layout}` of its reductions is not defined in its TTGIR")]
     Layout { layout: String },
+}
+
+/// Which of the parameters are tensor maps, in words.
+fn maps_in(maps: &[usize]) -> String {
+    if maps.is_empty() { String::new() } else { format!(", with tensor maps at {maps:?}") }
 }

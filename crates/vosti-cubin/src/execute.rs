@@ -8,7 +8,7 @@ use crate::artifact::Artifact;
 use crate::error::CubinError;
 use serde::{Deserialize, Serialize};
 use vosti_kernels::Spec;
-use vosti_ptx::{Compiled, Difference, Kernel, compare};
+use vosti_ptx::{Compiled, Descriptor, Difference, Kernel, compare};
 
 pub use vosti_ptx::{BANKS, Class, Counted, Counts, SECTOR, WORD};
 
@@ -28,6 +28,7 @@ pub fn compiled(artifact: &Artifact) -> Compiled<'_> {
         ptx: &artifact.ptx,
         threads: artifact.metadata.num_warps * WARP,
         shared: usize::try_from(artifact.metadata.shared).unwrap_or(usize::MAX),
+        descriptors: &artifact.metadata.descriptors,
     }
 }
 
@@ -38,19 +39,21 @@ pub struct Counter {
     kernel: Kernel,
     threads: u32,
     shared: usize,
+    descriptors: Vec<Descriptor>,
 }
 
 impl Counter {
     /// None: its PTX has an instruction that is not known.
     pub fn of(artifact: &Artifact) -> Option<Counter> {
-        let Compiled { threads, shared, .. } = compiled(artifact);
-        Some(Counter { spec: artifact.spec.clone(), kernel: Kernel::read(&artifact.ptx).ok()?, threads, shared })
+        let Compiled { threads, shared, descriptors, .. } = compiled(artifact);
+        let (spec, descriptors) = (artifact.spec.clone(), descriptors.to_vec());
+        Some(Counter { spec, kernel: Kernel::read(&artifact.ptx).ok()?, threads, shared, descriptors })
     }
 
     /// Counts a launch of a step whose requests have some rows each, the first one at some position. Error: an
     /// execution of zeros stops.
     pub fn count(&self, requests: &[(usize, usize)]) -> Result<Counted, Difference> {
-        vosti_ptx::count(&self.kernel, &self.spec, (self.threads, self.shared), requests)
+        vosti_ptx::count(&self.kernel, &self.spec, (self.threads, self.shared, &self.descriptors), requests)
     }
 }
 

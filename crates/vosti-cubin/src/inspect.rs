@@ -1,11 +1,12 @@
 //! Checks a compiled kernel as far as that is possible without a GPU.
 //!
 //! Each check is a function from one text of the artifact to `Ok` or one [`Refusal`]; [`inspect`] runs all of them. The
-//! launcher relies on them: it passes one 8-byte pointer for each parameter of the contract and two for scratch, starts
-//! blocks of 32 threads a warp, and knows nothing else of a kernel. Properties that no text shows (the bits that a matrix
+//! launcher relies on them: it passes one 8-byte pointer, or a tensor map if the record says so, for each parameter of the contract
+//! and two pointers for scratch, starts blocks of 32 threads a warp, and knows nothing else of a kernel. Properties that no text shows (the bits that a matrix
 //! instruction gives) are not checked here, and cannot be checked without the device.
-//! Read next: [`mod@texts`], [`mod@flight`], [`mod@early`], then the tests, which break each check once.
+//! Read next: [`mod@texts`], [`mod@flight`], [`mod@early`], [`mod@descriptors`], then the tests, which break each check once.
 
+pub mod descriptors;
 pub mod early;
 pub mod flight;
 pub mod texts;
@@ -19,9 +20,9 @@ use crate::error::{CubinError, Refusal};
 use crate::start;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use texts::{Log, Ptx, Sass};
+use texts::{Log, Param, Ptx, Sass};
 use vosti_contract::Contract;
-use vosti_kernels::{CompileOptions, Spec};
+use vosti_kernels::Spec;
 use vosti_tile::{Kernel, OpKind, Scalar};
 
 /// Scratch pointers that Triton's backend adds after a kernel's own parameters: global, then profile.
@@ -91,10 +92,12 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
     let log = Log::read(&artifact.log)?;
     signature(&kernel, contract, &artifact.spec)?;
     assembled(&ptx, &sass, metadata, arch)?;
-    parameters(&ptx, contract.params.len())?;
+    parameters(&ptx, contract.params.len(), metadata)?;
     threads(&ptx, metadata)?;
     launchable(metadata, arch)?;
-    let options = CompileOptions { num_warps: metadata.num_warps, num_stages: metadata.num_stages };
+    let texts = (&ptx, &sass, &*artifact.ttgir);
+    descriptors::copies(texts, metadata, (contract, &kernel, &artifact.spec), arch)?;
+    let options = metadata.options();
     early::waits(&ptx, &sass, metadata, &start::start(&artifact.spec, contract, options, arch))?;
     order_of_additions(&ptx, &sass)?;
     // Without the branches that the specialisation's numbers never take.
@@ -163,12 +166,19 @@ fn assembled(ptx: &Ptx, sass: &Sass, metadata: &Metadata, arch: Arch) -> Result<
     }
 }
 
-fn parameters(ptx: &Ptx, own: usize) -> Result<(), Refusal> {
+/// Parameters are pointers, and tensor maps exactly where the record has descriptors.
+fn parameters(ptx: &Ptx, own: usize, metadata: &Metadata) -> Result<(), Refusal> {
     let wanted = own + SCRATCH_PARAMS;
-    if ptx.params.len() == wanted && ptx.params.iter().all(|ty| [".u64", ".b64"].contains(ty)) {
+    let maps: Vec<usize> = metadata.descriptors.iter().map(|descriptor| descriptor.param).collect();
+    let sound = |(at, param): (usize, &Param)| match param {
+        Param::Of(ty) => [".u64", ".b64"].contains(ty) && !maps.contains(&at),
+        Param::Map => maps.contains(&at),
+    };
+    if ptx.params.len() == wanted && ptx.params.iter().enumerate().all(sound) {
         return Ok(());
     }
-    Err(Refusal::Parameters { found: format!("{} ({})", ptx.params.len(), ptx.params.join(" ")), wanted })
+    let found = ptx.params.iter().map(Param::to_string).collect::<Vec<_>>().join(" ");
+    Err(Refusal::Parameters { found: format!("{} ({found})", ptx.params.len()), wanted, maps })
 }
 
 fn threads(ptx: &Ptx, metadata: &Metadata) -> Result<(), Refusal> {

@@ -5,7 +5,7 @@
 
 use crate::artifact::Artifact;
 use crate::error::CubinError;
-use crate::toolchain::{Kernel, Request, Toolchain, checked_in, lock};
+use crate::toolchain::{Copies, Kernel, Request, Toolchain, checked_in, lock};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,18 @@ const WHOLE: &str = "whole";
 #[derive(Clone, Debug)]
 pub struct Kept {
     folder: PathBuf,
+    copies: Copies,
 }
 
 impl Kept {
     /// The kernels in a folder, which is made when it is first needed.
     pub fn at(folder: PathBuf) -> Kept {
-        Kept { folder }
+        Kept { folder, copies: Copies::default() }
+    }
+
+    /// The same, of kernels whose high products' tiles are copied in this way.
+    pub fn copying(self, copies: Copies) -> Kept {
+        Kept { copies, ..self }
     }
 
     /// Every specialisation, compiled for a target from its checked-in TTIR or kept. `tool` is asked for a compiler if some are
@@ -36,7 +42,7 @@ impl Kept {
     ) -> Result<Vec<Artifact>, E> {
         let texts = checked_in(specs)?;
         let kernels: Vec<(Spec, &str)> = texts.iter().map(|(spec, text)| (spec.clone(), text.as_ref())).collect();
-        let request = Request::of(target, &kernels)?;
+        let request = Request::of(target, self.copies, &kernels)?;
         let folders: Vec<PathBuf> =
             request.kernels.iter().map(|kernel| self.folder.join(request.name_of(kernel))).collect();
         let places = || request.kernels.iter().zip(&folders).zip(&kernels);

@@ -21,4 +21,5 @@ pub use error::{CubinError, Refusal};
 pub use execute::{Counter, Executed, execute};
 pub use inspect::{Facts, inspect};
 pub use kept::Kept;
-pub use toolchain::Toolchain;
+pub use toolchain::{Copies, Toolchain};
+pub use vosti_ptx::Descriptor;

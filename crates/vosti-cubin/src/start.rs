@@ -28,8 +28,7 @@ pub fn start(spec: &Spec, contract: &Contract, options: CompileOptions, arch: Ar
 
 /// Bytes that a block asks for in [`start`].
 pub(crate) fn bytes(spec: &Spec, contract: &Contract, metadata: &Metadata) -> u64 {
-    let options = CompileOptions { num_warps: metadata.num_warps, num_stages: metadata.num_stages };
-    let ahead = Ahead::of(spec, contract, options).filter(|_| metadata.launch_pdl);
+    let ahead = Ahead::of(spec, contract, metadata.options()).filter(|_| metadata.launch_pdl);
     ahead.map_or(0, |ahead| ahead.columns * ahead.lines * LINE * ahead.parts)
 }
 
@@ -137,7 +136,7 @@ mod tests {
     #[test]
     fn older_cards_begin_with_the_compilers_own_text() {
         let spec = parse_stem("rmsnorm-bf16-BH4096-BM1-EPS1e-5-H576").unwrap();
-        let options = CompileOptions { num_warps: 16, num_stages: 1 };
+        let options = CompileOptions { num_warps: 16, num_stages: 1, descriptors: false };
         let of = |arch| start(&spec, contract(&spec.kernel).unwrap(), options, arch);
         assert_eq!((of(Arch::Sm89).as_str(), of(Arch::Sm120).as_str()), ("", WAITS));
     }

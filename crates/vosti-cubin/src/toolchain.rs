@@ -23,6 +23,17 @@ const SCRIPT: &str = include_str!("../../../kernels/compile.py");
 #[derive(Clone, Debug)]
 pub struct Toolchain {
     python: PathBuf,
+    copies: Copies,
+}
+
+/// How the loops of high products copy their tiles, where a target's table says that it may be by descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copies {
+    /// One thread asks for a tile of a tensor map (TMA).
+    #[default]
+    Descriptors,
+    /// Each thread copies 16 bytes at a time, as in all other kernels.
+    Threads,
 }
 
 /// What the script is asked for. It fixes every byte that the script writes.
@@ -39,24 +50,26 @@ pub(crate) struct Kernel<'a> {
     ttir: &'a str,
     num_warps: u32,
     num_stages: u32,
+    descriptors: bool,
     start: String,
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn of(target: &str, kernels: &[(Spec, &'a str)]) -> Result<Request<'a>, CubinError> {
+    pub(crate) fn of(target: &str, copies: Copies, kernels: &[(Spec, &'a str)]) -> Result<Request<'a>, CubinError> {
         let arch = Arch::of_target(target)?;
         let kernel = |(spec, ttir): &(Spec, &'a str)| {
             let options = compile_options(target, spec)?;
             let (num_warps, num_stages) = (options.num_warps, options.num_stages);
+            let descriptors = options.descriptors && copies == Copies::Descriptors;
             let start = start(spec, vosti_kernels::contract(&spec.kernel)?, options, arch);
-            Ok(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages, start })
+            Ok(Kernel { stem: spec.to_string(), ttir, num_warps, num_stages, descriptors, start })
         };
         let kernels = kernels.iter().map(kernel).collect::<Result<_, CubinError>>()?;
         Ok(Request { arch: arch.number(), shared_max: arch.shared_bytes_max(), kernels })
     }
 
     fn json(&self) -> String {
-        // Only strings and numbers, so this cannot fail.
+        // Only strings, numbers and flags, so this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
@@ -81,18 +94,23 @@ impl Toolchain {
         // Two processes that install at once would clear each other's environment, so the second waits for the first.
         let _one = lock(folder)?;
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == REQUIREMENT) {
-            return Ok(Toolchain { python });
+            return Ok(Toolchain::with_python(python));
         }
         run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder), "")?;
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT];
         run(Command::new(&python).args(pip), "")?;
         fs::write(&stamp, REQUIREMENT).map_err(|error| CubinError::Io { path: stamp, error })?;
-        Ok(Toolchain { python })
+        Ok(Toolchain::with_python(python))
     }
 
     /// The user's own Python. The script refuses any version of Triton other than the pinned one.
     pub fn with_python(python: PathBuf) -> Toolchain {
-        Toolchain { python }
+        Toolchain { python, copies: Copies::default() }
+    }
+
+    /// The same, with high products' tiles copied in this way.
+    pub fn copying(self, copies: Copies) -> Toolchain {
+        Toolchain { copies, ..self }
     }
 
     /// The Python that has Triton.
@@ -103,7 +121,7 @@ impl Toolchain {
     /// Compiles specialisations for a target, given their TTIR. Errors: an unknown target, a failure of the compiler.
     pub fn compile(&self, target: &str, kernels: &[(Spec, &str)]) -> Result<Vec<Artifact>, CubinError> {
         let scratch = tempfile::tempdir().map_err(|error| CubinError::Io { path: std::env::temp_dir(), error })?;
-        let request = Request::of(target, kernels)?;
+        let request = Request::of(target, self.copies, kernels)?;
         self.compile_into(scratch.path(), &request)?;
         kernels.iter().map(|(spec, ttir)| Artifact::read(scratch.path(), spec, ttir)).collect()
     }

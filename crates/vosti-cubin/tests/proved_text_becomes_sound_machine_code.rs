@@ -1,8 +1,9 @@
 //! A few of SmolLM2's kernels, compiled and checked as `vosti prepare` does; needs Triton, and no GPU.
 
 use vosti_contract::Contract;
+use vosti_cubin::inspect::interchangeable;
 use vosti_cubin::toolchain::REQUIREMENT;
-use vosti_cubin::{Arch, Artifact, Cubin, Toolchain, inspect};
+use vosti_cubin::{Arch, Artifact, Copies, Cubin, Descriptor, Toolchain, inspect};
 use vosti_kernels::{Spec, parse_stem, ttir, ttir_hash};
 
 const TARGET: &str = "cuda-sm90";
@@ -136,6 +137,60 @@ fn a_kernel_that_spills_is_assembled_with_less_optimisation() {
         let artifacts = tool.compile_checked_in(&format!("cuda-{arch}"), std::slice::from_ref(&spec)).unwrap();
         inspect(&artifacts[0], contract(&artifacts[0]), arch).unwrap();
         assert_eq!(artifacts[0].metadata.ptxas_level, level, "{arch}");
+    }
+}
+
+/// Every kernel whose high tiles are copied by descriptor, in both ways; either may run in the other's place. A text whose tiles move or
+/// are padded otherwise than by the form that `compile.py` knows is refused.
+#[test]
+fn high_products_are_copied_by_descriptor_or_by_threads() {
+    let Some(tool) = toolchain() else { return };
+    let stems = [
+        "linear-bf16-BK64-BM256-BN128-K576-N960-SWAP1",
+        "linear_add-bf16-BK64-BM256-BN128-K1536-N576-SCALE1.0-SWAP1",
+        "linear_bias-bf16-BK64-BM128-BN128-K576-N960-SWAP1",
+        "linear_glu-bf16-ACT1-BK64-BM128-BN128-K576-N1536-SWAP1",
+        "linear_logits-bf16-BK64-BM128-BN128-CAP30.0-CAPPED1-K576-N4096-SLOPE0.0625-SPAN60.0-SWAP1",
+    ];
+    let specs = stems.map(|stem| parse_stem(stem).unwrap());
+    let [by_descriptor, by_threads] = [Copies::Descriptors, Copies::Threads]
+        .map(|copies| tool.clone().copying(copies).compile_checked_in(TARGET, &specs).unwrap());
+    for (one, other) in by_descriptor.iter().zip(&by_threads) {
+        let [own, facts] = [one, other].map(|artifact| inspect(artifact, contract(artifact), Arch::Sm90).unwrap());
+        println!("{}: {own:?}", one.spec);
+        assert!(own.async_copies < 10 && facts.async_copies >= 24, "{}", one.spec);
+        // The same stages, and so the same bytes under way.
+        assert_eq!((own.in_flight, own.blocks), (facts.in_flight, facts.blocks), "{}", one.spec);
+        assert_eq!(interchangeable(&facts, &own), Ok(()));
+        let rows = |param: usize| if param == 0 { int(&one.spec, "BM") } else { 128 };
+        let weight = contract(one).params.iter().position(|param| param.name == "w").unwrap();
+        let of = |param| Descriptor { param, tile: [rows(param), 64], elem: 2, swizzle: 128 };
+        assert_eq!((&one.metadata.descriptors, &other.metadata.descriptors), (&vec![of(0), of(weight)], &vec![]));
+    }
+    let text = &*ttir(&specs[0]).unwrap();
+    let broken = [
+        (", padding = 1 : i32", "", "tt.load"),
+        ("%c64_i32 = arith.constant 64 : i32", "%c64_i32 = arith.constant 32 : i32", "moves otherwise"),
+        ("xbf16>>", "xf16>>", "tt.make_tensor_ptr"),
+        (
+            "%m = tt.load %rows : !tt.ptr<i32>",
+            "%m = tt.load %rows : !tt.ptr<i32>\n    %y = tt.load %x : !tt.ptr<bf16>",
+            "%x is used otherwise",
+        ),
+        (" scf.for ", " scf.other ", "it has not one loop with block pointers"),
+    ];
+    for (from, to, says) in broken {
+        assert!(text.contains(from), "{from}");
+        let compiled = tool.compile(TARGET, &[(specs[0].clone(), &text.replace(from, to))]);
+        let refused = compiled.unwrap_err().to_string();
+        assert!(refused.contains("cannot copy the tiles of linear-") && refused.contains(says), "{says}: {refused}");
+    }
+}
+
+fn int(spec: &Spec, name: &str) -> u32 {
+    match spec.constants[name] {
+        vosti_contract::Const::Int(value) => value as u32,
+        other => panic!("{name} is {other:?}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A `libcuda.so` without a GPU, to try the `vosti` command itself with `--device cuda`. It has the driver's calls of `cuda.rs`,
-//! over the stand-in that executes TTIR in host memory. It finds a cubin's kernel by its bytes, in the bundle that `STAND_IN`
-//! names. It shows nothing about a GPU's arithmetic or speed. Like a driver, it returns an error for a wrong call: one without
+//! over the stand-in that executes TTIR in host memory. It finds a cubin's kernel by its bytes, in the bundles that `STAND_IN`
+//! names, with colons between. It shows nothing about a GPU's arithmetic or speed. Like a driver, it returns an error for a wrong call: one without
 //! a context, with unknown handles or attributes, with a copy outside an allocation, or with a wrong number of parameters.
 //!
 //!     cargo build -p vosti-cuda --example cuda
@@ -8,7 +8,8 @@
 
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUgraph,
-    CUgraphExec, CUlaunchAttributeID, CUlaunchConfig, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+    CUgraphExec, CUlaunchAttributeID, CUlaunchConfig, CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUtensorMap,
+    CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -16,9 +17,9 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 use vosti_cubin::Record;
-use vosti_cuda::driver::{Attributes, Call, Driver as _, DriverError, Function, Graph};
+use vosti_cuda::driver::{Attributes, Call, Driver as _, DriverError, Function, Graph, Matrix, Param, TensorMap};
 use vosti_kernels::{Spec, parse_stem, ttir};
-use vosti_stand_in::{StandIn, WAITS};
+use vosti_stand_in::{StandIn, marks};
 
 /// Bytes of free memory: few, because all of it is host memory.
 const FREE: u64 = 3 << 30;
@@ -37,7 +38,8 @@ struct Driver {
     /// Places in the bundle.
     modules: Vec<usize>,
     functions: Vec<(Function, Attributes)>,
-    params: Vec<usize>,
+    /// The parameters of each function: whether one is a tensor map.
+    params: Vec<Vec<bool>>,
     events: Vec<Option<Instant>>,
     graphs: Vec<Graph>,
     streams: usize,
@@ -59,8 +61,9 @@ impl Driver {
     fn new() -> Option<Driver> {
         let mut device = StandIn::fast();
         device.free = FREE;
-        let folder = std::env::var_os("STAND_IN")?;
-        let bundle = read(Path::new(&folder))?;
+        let folders = std::env::var_os("STAND_IN")?;
+        let bundles = std::env::split_paths(&folders).map(|folder| read(&folder)).collect::<Option<Vec<_>>>()?;
+        let bundle = bundles.into_iter().flatten().collect();
         let (modules, functions, params, events, graphs, locked) = (vec![], vec![], vec![], vec![], vec![], vec![]);
         Some(Driver { device, bundle, modules, functions, params, events, graphs, streams: 0, locked })
     }
@@ -239,10 +242,10 @@ calls! {
         };
         driver.device.attributes = attributes;
         let text = ttir(spec).ok_or(CUresult::CUDA_ERROR_NOT_FOUND)?;
-        let waits = if metadata.launch_pdl { WAITS } else { "" };
-        let loaded = driver.device.load(format!("{waits}{text}").as_bytes(), name);
+        let loaded = driver.device.load(format!("{}{text}", marks(spec, metadata)).as_bytes(), name);
         driver.functions.push((code(loaded)?, attributes));
-        driver.params.push(facts.params);
+        let map = |at: usize| metadata.descriptors.iter().any(|descriptor| descriptor.param == at);
+        driver.params.push((0..facts.params).map(map).collect());
         put(function, handle(driver.functions.len()))
     });
     cuFuncGetAttribute(value: *mut c_int, which: CUfunction_attribute, function: CUfunction) with(|driver| {
@@ -268,6 +271,35 @@ calls! {
         }
     });
 
+    cuTensorMapEncodeTiled(map: *mut CUtensorMap, ty: CUtensorMapDataType, rank: c_uint, at: *mut c_void,
+        extents: *const u64, strides: *const u64, tile: *const c_uint, steps: *const c_uint, interleave: CUtensorMapInterleave,
+        swizzle: CUtensorMapSwizzle, _promotion: CUtensorMapL2promotion, fill: CUtensorMapFloatOOBfill) with(|driver| {
+        let plain = interleave == CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE
+            && fill == CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+        if ty != CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 2 || !plain || !map.addr().is_multiple_of(64) {
+            return Err(BAD);
+        }
+        // SAFETY: who calls a driver gives it a number for each axis, and of strides one less.
+        let (extents, stride, tile, steps) = unsafe {
+            (extents.cast::<[u64; 2]>().read(), strides.read(), tile.cast::<[u32; 2]>().read(), steps.cast::<[u32; 2]>().read())
+        };
+        // Rows without gaps, because the kernel's text has none.
+        if stride != extents[0] * 2 || steps != [1, 1] {
+            return Err(BAD);
+        }
+        let swizzle = match swizzle {
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_NONE => 0,
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_32B => 32,
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B => 64,
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B => 128,
+            _ => return Err(BAD),
+        };
+        let [columns, rows] = extents;
+        let matrix = Matrix { at: at.addr() as u64, extents: [rows, columns], tile: [tile[1], tile[0]], swizzle };
+        let TensorMap(opaque) = code(driver.device.tensor_map(&matrix))?;
+        put(map, CUtensorMap { opaque })
+    });
+
     cuLaunchKernelEx(config: *const CUlaunchConfig, function: CUfunction, params: *mut *mut c_void,
         extra: *mut *mut c_void) with(|driver| {
         // SAFETY: who calls a driver gives it a configuration, and a place for each of its attributes.
@@ -288,16 +320,19 @@ calls! {
             },
             _ => return Err(BAD),
         };
-        // SAFETY: who calls a driver gives it a place for each parameter, each of 8 bytes here.
-        let pointer = |i: usize| unsafe { params.add(i).read().cast::<u64>().read() };
-        let pointers: Vec<u64> = (0..driver.params[at]).map(pointer).collect();
+        // SAFETY: who calls a driver gives it a place for each parameter, of 128 bytes at a multiple of 64 or of 8 bytes here.
+        let param = |(i, map): (usize, &bool)| unsafe {
+            let place = params.add(i).read();
+            if *map { Param::Map(place.cast::<TensorMap>().read()) } else { Param::Word(place.cast::<u64>().read()) }
+        };
+        let params: Vec<Param> = driver.params[at].iter().enumerate().map(param).collect();
         let call = Call {
             function: driver.functions[at].0,
             grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
             threads: config.blockDimX,
             shared: config.sharedMemBytes,
             early,
-            pointers: &pointers,
+            params: &params,
         };
         code(driver.device.launch(&call))
     });

@@ -13,9 +13,10 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
-use vosti_cubin::Metadata;
 use vosti_cubin::arch::WARP;
-use vosti_cuda::driver::{Call, Function};
+use vosti_cubin::inspect::descriptors::extents;
+use vosti_cubin::{Descriptor, Metadata};
+use vosti_cuda::driver::{Call, Function, Matrix, Param};
 use vosti_cuda::{Cuda, Driver, DriverError};
 use vosti_kernels::{Spec, parse_stem};
 use vosti_ptx::{Case, Cases, bytes, stored};
@@ -134,6 +135,7 @@ struct Card<'a> {
     arena: u64,
     function: Function,
     metadata: &'a Metadata,
+    spec: &'a Spec,
 }
 
 /// Runs one case on the GPU and compares its buffers with the interpreter's.
@@ -144,7 +146,7 @@ fn run(
     wanted: &[Buffer],
     compared: &mut Compared,
 ) -> Result<(), DriverError> {
-    let Card { ref mut driver, arena, function, metadata } = *card;
+    let Card { ref mut driver, arena, function, metadata, spec } = *card;
     let mut host: Vec<u8> = vec![FILL; GUARD];
     let mut places = vec![];
     for buffer in &case.buffers {
@@ -165,7 +167,15 @@ fn run(
     // A device launches nothing where there is nothing to do.
     if x * y * z > 0 {
         let (threads, shared) = (metadata.num_warps * WARP, metadata.shared as u32);
-        driver.launch(&Call { function, grid: [x, y, z], threads, shared, early: false, pointers: &pointers })?;
+        let mut params: Vec<Param> = pointers.iter().copied().map(Param::Word).collect();
+        for Descriptor { param, tile, swizzle, .. } in metadata.descriptors.iter().copied() {
+            let contract = vosti_kernels::contract(&spec.kernel).expect("a kernel of this build");
+            let (rows, columns) = extents(contract, spec, param).expect("a matrix");
+            let rows = rows.unwrap_or(case.buffers[param].len() as u64 / columns);
+            let matrix = Matrix { at: pointers[param], extents: [rows, columns], tile, swizzle };
+            params[param] = Param::Map(driver.tensor_map(&matrix)?);
+        }
+        driver.launch(&Call { function, grid: [x, y, z], threads, shared, early: false, params: &params })?;
     }
     let mut after = vec![0; host.len()];
     driver.download(&mut [(arena, &mut after)])?;
@@ -192,7 +202,7 @@ fn all(driver: &mut Cuda, arena: u64, kernel: &Kernel) -> Result<Compared, Strin
         driver.allow_shared(function, kernel.metadata.shared as u32).map_err(failed)?;
     }
     let mut compared = Compared::default();
-    let mut card = Card { driver, arena, function, metadata: &kernel.metadata };
+    let mut card = Card { driver, arena, function, metadata: &kernel.metadata, spec: &kernel.spec };
     for (case, wanted) in cases.each() {
         run(&mut card, case, cases.names(), wanted, &mut compared).map_err(failed)?;
     }

@@ -2,7 +2,7 @@
 //!
 //! Its kernel is no kernel of a model, and nothing is proved about it. Its sums are compared with the host's.
 
-use crate::driver::{Address, Call, Driver, DriverError, Function};
+use crate::driver::{Address, Call, Driver, DriverError, Function, Param};
 use serde::Serialize;
 
 /// The PTX that the driver compiles. It ends with a zero byte.
@@ -65,8 +65,8 @@ fn reads(driver: &mut dyn Driver, function: Function, blocks: u32, rounds: u64) 
         fill(driver, at + half as u64 * bytes / 2, bytes / 2, piece)?;
     }
     let to = driver.allocate(threads * 4)?;
-    let (pointers, grid) = ([at, rounds, to], [blocks, 1, 1]);
-    let call = Call { function, grid, threads: THREADS, shared: 0, early: false, pointers: &pointers };
+    let (params, grid) = ([at, rounds, to].map(Param::Word), [blocks, 1, 1]);
+    let call = Call { function, grid, threads: THREADS, shared: 0, early: false, params: &params };
     let rate = best(driver, bytes, |driver| driver.launch(&call))?;
     let mut sums = vec![0; threads as usize * 4];
     driver.download(&mut [(to, &mut sums)])?;

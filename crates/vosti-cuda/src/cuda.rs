@@ -2,7 +2,7 @@
 //!
 //! They ran on an H200 (`docs/gpu.md`).
 
-use crate::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
+use crate::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph, Matrix, Param, TensorMap};
 use crate::host::HostMemory;
 use cudarc::driver::sys;
 use std::ffi::{CString, c_int, c_void};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 const CARVEOUT_PERCENT: c_int = 100;
 /// The first CUDA whose recordings have launches that begin early.
 const EARLY: u32 = 12_030;
+/// Bytes of a number in a matrix that has a tensor map.
+const BF16: u64 = 2;
 /// Parameters that a launch may have.
 const PARAMS_MAX: usize = 32;
 
@@ -281,15 +283,56 @@ impl Driver for Cuda {
         call!(cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.stream))
     }
 
+    fn tensor_map(&mut self, matrix: &Matrix) -> Result<TensorMap, DriverError> {
+        self.enter()?;
+        const NAME: &[u8] = b"cuTensorMapEncodeTiled";
+        // SAFETY: nothing is called; it only asks whether the library has the name.
+        if unsafe { sys::culib().get::<*const c_void>(NAME) }.is_err() {
+            return Err(DriverError::Maps { version: self.about.driver });
+        }
+        let swizzle = match matrix.swizzle {
+            0 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
+            32 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_32B,
+            64 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
+            128 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            other => {
+                let code = format!("a swizzle of {other} bytes");
+                return Err(DriverError::Call { call: "cuTensorMapEncodeTiled", code });
+            }
+        };
+        // The driver's axes begin with the one along which numbers are adjacent.
+        let ([rows, columns], [high, wide]) = (matrix.extents, matrix.tile);
+        let (extents, strides, tile, steps) = ([columns, rows], [columns * BF16], [wide, high], [1, 1]);
+        let mut map = sys::CUtensorMap { opaque: [0; 16] };
+        call!(cuTensorMapEncodeTiled(
+            &mut map,
+            sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            2,
+            std::ptr::without_provenance_mut(matrix.at as usize),
+            extents.as_ptr(),
+            strides.as_ptr(),
+            tile.as_ptr(),
+            steps.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        ))?;
+        Ok(TensorMap(map.opaque))
+    }
+
     fn launch(&mut self, launch: &Call) -> Result<(), DriverError> {
         self.enter()?;
         let mut params: [*mut c_void; PARAMS_MAX] = [null_mut(); PARAMS_MAX];
-        if launch.pointers.len() > PARAMS_MAX {
-            let code = format!("{} parameters, at most {PARAMS_MAX}", launch.pointers.len());
+        if launch.params.len() > PARAMS_MAX {
+            let code = format!("{} parameters, at most {PARAMS_MAX}", launch.params.len());
             return Err(DriverError::Call { call: "cuLaunchKernelEx", code });
         }
-        for (param, pointer) in params.iter_mut().zip(launch.pointers) {
-            *param = std::ptr::from_ref(pointer).cast_mut().cast();
+        for (place, param) in params.iter_mut().zip(launch.params) {
+            *place = match param {
+                Param::Word(word) => std::ptr::from_ref(word).cast_mut().cast(),
+                Param::Map(map) => std::ptr::from_ref(map).cast_mut().cast(),
+            };
         }
         let [x, y, z] = launch.grid;
         let function = self.functions[launch.function.0];

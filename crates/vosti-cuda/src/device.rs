@@ -7,7 +7,7 @@
 //! cover spare programs.
 //! Read next: [`crate::launch`], [`crate::step`].
 
-use crate::driver::{About, Address, Driver, DriverError, Graph};
+use crate::driver::{About, Address, Driver, DriverError, Graph, TensorMap};
 use crate::error::CudaError;
 use crate::launch::Code;
 use crate::outputs::Outputs;
@@ -74,6 +74,8 @@ pub struct CudaDevice<D> {
     pub(crate) wiring: Wiring<Code>,
     /// The parameters of every launch, scratch included. Those of metadata are set before each launch.
     pub(crate) pointers: Vec<Vec<Address>>,
+    /// The tensor maps of each kernel that may run in a launch, by the launch and the kernel. Their buffers stay where they are.
+    pub(crate) maps: HashMap<(usize, usize), Vec<TensorMap>>,
     /// Bytes of the buffer that each parameter is bound to.
     pub(crate) sizes: HashMap<Bound, u64>,
     /// Pages of each cache group.
@@ -206,7 +208,19 @@ impl<D: Driver> CudaDevice<D> {
             address(bound) + (launch.start(*bound, &wiring.whole) * wiring.elem(*bound).bytes()) as u64
         };
         let own = |launch: &Wired| launch.params.iter().map(|bound| at(launch, bound)).chain(scratch_at).collect();
-        let pointers = wiring.launches.iter().map(own).collect();
+        let pointers: Vec<Vec<Address>> = wiring.launches.iter().map(own).collect();
+        let mut maps = HashMap::new();
+        for (i, launch) in wiring.launches.iter().enumerate() {
+            let behind = |param: usize| {
+                let bound = launch.params[param];
+                let before = at(launch, &bound) - address(&bound);
+                sizes.get(&bound).map_or(0, |bytes| bytes.saturating_sub(before))
+            };
+            for way in launch.ways() {
+                let own = wiring.kernels[way.kernel].maps(&mut driver, &pointers[i], behind)?;
+                maps.insert((i, way.kernel), own);
+            }
+        }
         let row = |buffer| address(&Bound::Row(buffer));
         let outputs = Outputs::new(&mut driver, program, admitted.draws.as_ref(), config.selected_max, row)?;
         driver.synchronise()?;
@@ -215,6 +229,7 @@ impl<D: Driver> CudaDevice<D> {
             program: program.clone(),
             wiring,
             pointers,
+            maps,
             sizes,
             pages,
             rows_max: config.rows_max,
@@ -297,7 +312,8 @@ impl<D: Driver> CudaDevice<D> {
             };
             let extent = extent(way.size);
             self.point(i, way);
-            self.wiring.kernels[way.kernel].launch(&mut self.driver, extent, &self.pointers[i])?;
+            let maps = maps_of(&self.maps, i, way.kernel);
+            self.wiring.kernels[way.kernel].launch(&mut self.driver, extent, &self.pointers[i], maps)?;
             if self.times.is_some() {
                 self.driver.mark()?;
                 named.push(way.kernel);
@@ -362,6 +378,11 @@ impl<D: Driver> CudaDevice<D> {
         }
         Ok(())
     }
+}
+
+/// The tensor maps of a kernel in a launch.
+pub(crate) fn maps_of(maps: &HashMap<(usize, usize), Vec<TensorMap>>, launch: usize, kernel: usize) -> &[TensorMap] {
+    maps.get(&(launch, kernel)).map_or(&[], Vec::as_slice)
 }
 
 /// The kernel of a launch: of several heights of row tiles, the one that costs least in this step. All are proved to give the same

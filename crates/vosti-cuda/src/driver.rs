@@ -43,6 +43,13 @@ pub enum DriverError {
         version % 1000 / 10
     )]
     Old { version: u32, code: String },
+    #[error(
+        "the driver (CUDA {}.{}) makes no tensor maps, which kernels of this bundle copy by: update the driver, or prepare the \
+         bundle with --copies threads",
+        version / 1000,
+        version % 1000 / 10
+    )]
+    Maps { version: u32 },
     #[error("{call}: {code}")]
     Call { call: &'static str, code: String },
 }
@@ -97,8 +104,36 @@ pub struct Call<'a> {
     /// Whether its blocks may begin before the launches before it have ended, because the kernel itself waits for them.
     /// A driver that is too old for this lets it begin afterwards.
     pub early: bool,
-    /// The parameters: each is a pointer of 8 bytes.
-    pub pointers: &'a [Address],
+    /// The parameters.
+    pub params: &'a [Param],
+}
+
+/// A parameter of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// 8 bytes: an address or a number.
+    Word(u64),
+    /// 128 bytes: a matrix whose tiles the kernel copies by descriptor.
+    Map(TensorMap),
+}
+
+/// A tensor map, as the driver encodes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct TensorMap(pub [u64; 16]);
+
+/// A matrix of BF16 numbers in device memory, row-major and without gaps, and how tiles of it are copied to shared memory. Numbers of a
+/// tile that are outside of the matrix are zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Its first number.
+    pub at: Address,
+    /// Rows and columns.
+    pub extents: [u64; 2],
+    /// Rows and columns of a tile.
+    pub tile: [u32; 2],
+    /// Bytes of a swizzle's span: 0 (none), 32, 64 or 128.
+    pub swizzle: u32,
 }
 
 /// A GPU with one stream.
@@ -139,6 +174,9 @@ pub trait Driver {
 
     /// Copies from device memory to device memory.
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError>;
+
+    /// A matrix's tensor map. Error if the driver encodes none: [`DriverError::Maps`].
+    fn tensor_map(&mut self, matrix: &Matrix) -> Result<TensorMap, DriverError>;
 
     /// Queues a launch.
     fn launch(&mut self, call: &Call) -> Result<(), DriverError>;
@@ -198,6 +236,9 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn copy(&mut self, from: Address, to: Address, bytes: u64) -> Result<(), DriverError> {
         (**self).copy(from, to, bytes)
+    }
+    fn tensor_map(&mut self, matrix: &Matrix) -> Result<TensorMap, DriverError> {
+        (**self).tensor_map(matrix)
     }
     fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
         (**self).launch(call)

@@ -3,18 +3,22 @@
 //! A wrong launch often fails silently. So this module compares the compiler's facts, the driver's facts and the arguments of
 //! the launch, and returns an error for a mismatch before anything runs.
 
-use crate::driver::{Address, Call, Driver, Function};
+use crate::driver::{Address, Call, Driver, Function, Matrix, Param, TensorMap};
 use crate::error::CudaError;
 use std::sync::Arc;
 use vosti_contract::{Contract, Extent};
 use vosti_cubin::arch::WARP;
-use vosti_cubin::inspect::{SCRATCH_PARAMS, launchable};
-use vosti_cubin::{Arch, Cubin, CubinError, Refusal};
+use vosti_cubin::inspect::{SCRATCH_PARAMS, descriptors, launchable};
+use vosti_cubin::{Arch, Cubin, CubinError, Descriptor, Refusal};
 use vosti_kernels::{Proved, Spec};
 use vosti_tile::Scalar;
 
 /// Shared memory that a block may have by default, in bytes: static and dynamic together.
 const SHARED_FREE: u64 = 48 << 10;
+/// The address of a matrix that has a tensor map is a multiple of so many bytes, and an extent is at most 2^32 (CUDA driver API,
+/// `cuTensorMapEncodeTiled`). Tiles and rows are checked when a kernel is loaded.
+const MAP_UNIT: u64 = 16;
+const MAP_EXTENT: u64 = 1 << 32;
 /// The most blocks on each axis of a grid.
 const GRID_MAX: [usize; 3] = [i32::MAX as usize, 65_535, 65_535];
 
@@ -36,6 +40,15 @@ pub struct Premise {
     pub divisibility: u64,
 }
 
+/// A parameter whose tiles are copied by descriptor.
+#[derive(Clone, Copy, Debug)]
+struct Mapped {
+    descriptor: Descriptor,
+    /// Rows by the contract. None: those of the buffer.
+    rows: Option<u64>,
+    columns: u64,
+}
+
 /// A loaded kernel.
 #[derive(Debug)]
 pub struct Code {
@@ -47,6 +60,7 @@ pub struct Code {
     pub premises: Vec<Premise>,
     /// Global scratch, then the profiler's.
     pub scratch: [Scratch; SCRATCH_PARAMS],
+    mapped: Vec<Mapped>,
     function: Function,
     threads: u32,
     shared: u32,
@@ -91,8 +105,14 @@ impl Code {
         vosti_wiring::signature(&kernel, contract, spec)?;
         let wanted = contract.params.len() + SCRATCH_PARAMS;
         if facts.params != wanted {
-            return Err(refused(Refusal::Parameters { found: facts.params.to_string(), wanted }));
+            let maps = metadata.descriptors.iter().map(|descriptor| descriptor.param).collect();
+            return Err(refused(Refusal::Parameters { found: facts.params.to_string(), wanted, maps }));
         }
+        let mapped = |descriptor: &Descriptor| {
+            let (rows, columns) = descriptors::fits(descriptor, contract, &kernel, spec)?;
+            Ok(Mapped { descriptor: *descriptor, rows, columns })
+        };
+        let mapped = metadata.descriptors.iter().map(mapped).collect::<Result<Vec<_>, _>>().map_err(refused)?;
         let function = driver.load(&cubin.code, &metadata.name)?;
         let found = driver.attributes(function)?;
         if found.local_bytes > 0 {
@@ -124,6 +144,7 @@ impl Code {
                 Scratch { bytes: metadata.global_scratch_size, align: metadata.global_scratch_align },
                 Scratch { bytes: metadata.profile_scratch_size, align: metadata.profile_scratch_align },
             ],
+            mapped,
             function,
             threads,
             shared,
@@ -132,9 +153,42 @@ impl Code {
         })
     }
 
+    /// The tensor maps of its parameters that are copied by descriptor, in their order. `pointers` are its parameters, and `bytes` says
+    /// how many bytes of its buffer one has behind its pointer. Errors: a matrix that is not aligned, has no row or leaves its buffer, a
+    /// failure of the driver.
+    pub fn maps(
+        &self,
+        driver: &mut dyn Driver,
+        pointers: &[Address],
+        bytes: impl Fn(usize) -> u64,
+    ) -> Result<Vec<TensorMap>, CudaError> {
+        let map = |mapped: &Mapped| {
+            let Descriptor { param, tile, elem, swizzle } = mapped.descriptor;
+            let (at, bytes) = (pointers.get(param).copied().unwrap_or(0), bytes(param));
+            let row = mapped.columns * u64::from(elem);
+            let rows = mapped.rows.unwrap_or(bytes / row);
+            let within = rows.checked_mul(row).is_some_and(|all| all <= bytes);
+            if at == 0 || !at.is_multiple_of(MAP_UNIT) || rows == 0 || rows.max(mapped.columns) > MAP_EXTENT || !within
+            {
+                let name = &self.proved.contract.params[param].name;
+                let why = format!("a map of {rows} rows of {row} bytes of `{name}`, {bytes} bytes at {at:#x}");
+                return Err(self.refused(why));
+            }
+            Ok(driver.tensor_map(&Matrix { at, extents: [rows, mapped.columns], tile, swizzle })?)
+        };
+        self.mapped.iter().map(map).collect()
+    }
+
     /// Launches the kernel over its contract's grid for this extent. `pointers` are its parameters, the two for scratch
-    /// last. An empty grid is not launched. Errors: too large a grid, an address that breaks a premise, a failure of the driver.
-    pub fn launch(&self, driver: &mut dyn Driver, extent: Extent, pointers: &[Address]) -> Result<(), CudaError> {
+    /// last, and `maps` stand in the place of those that are copied by descriptor ([`Code::maps`]). An empty grid is not launched.
+    /// Errors: too large a grid, an address that breaks a premise, a failure of the driver.
+    pub fn launch(
+        &self,
+        driver: &mut dyn Driver,
+        extent: Extent,
+        pointers: &[Address],
+        maps: &[TensorMap],
+    ) -> Result<(), CudaError> {
         let grid = self.grid(extent)?;
         if grid.contains(&0) {
             return Ok(());
@@ -144,6 +198,9 @@ impl Code {
         }
         if pointers.len() != self.premises.len() + SCRATCH_PARAMS {
             return Err(self.refused(format!("{} parameters", pointers.len())));
+        }
+        if maps.len() != self.mapped.len() {
+            return Err(self.refused(format!("{} tensor maps", maps.len())));
         }
         for (i, premise) in self.premises.iter().enumerate() {
             if pointers[i] == 0 || !pointers[i].is_multiple_of(premise.divisibility) {
@@ -156,6 +213,10 @@ impl Code {
                 return Err(self.refused(format!("scratch at {at:#x}")));
             }
         }
+        let mut params: Vec<Param> = pointers.iter().copied().map(Param::Word).collect();
+        for (mapped, map) in self.mapped.iter().zip(maps) {
+            params[mapped.descriptor.param] = Param::Map(*map);
+        }
         let call = Call {
             function: self.function,
             // Each program is one block: clusters are refused.
@@ -163,7 +224,7 @@ impl Code {
             threads: self.threads,
             shared: self.shared,
             early: self.early,
-            pointers,
+            params: &params,
         };
         Ok(driver.launch(&call)?)
     }

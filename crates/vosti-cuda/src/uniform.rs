@@ -1,6 +1,6 @@
 //! Random weights, made on the GPU that uses them. See `uniform.ptx`.
 
-use crate::driver::{Address, Call, Driver, DriverError, Function};
+use crate::driver::{Address, Call, Driver, DriverError, Function, Param};
 use vosti_wiring::Uniform;
 
 /// The text that the driver compiles. It ends with a zero byte there.
@@ -38,9 +38,9 @@ impl Maker {
     ) -> Result<bool, DriverError> {
         let blocks = u32::try_from((count as u64).div_ceil(THREADS.into())).ok().filter(|blocks| *blocks > 0);
         let (Some(function), Some(blocks)) = (self.0, blocks) else { return Ok(false) };
-        let pointers = [at, count as u64, numbers.seed, numbers.scale.to_bits().into()];
+        let params = [at, count as u64, numbers.seed, numbers.scale.to_bits().into()].map(Param::Word);
         let grid = [blocks, 1, 1];
-        driver.launch(&Call { function, grid, threads: THREADS, shared: 0, early: false, pointers: &pointers })?;
+        driver.launch(&Call { function, grid, threads: THREADS, shared: 0, early: false, params: &params })?;
         let many = count.min(COMPARED);
         for first in [0, (count - many) / 2, count - many] {
             let mut bytes = vec![0; many * 2];

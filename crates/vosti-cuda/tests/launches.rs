@@ -15,21 +15,32 @@ use vosti_kernels::{Admitted, Binding, Proved, parse_stem};
 use vosti_model::ModelPlan;
 use vosti_stand_in::{StandIn, TARGET, WAITS, cubin, cubins, plan_with};
 
-/// Weights of one element: launches do not depend on them.
+/// Zeros, as many as the matrices that are copied by descriptor have: other launches do not depend on them.
 struct Nothing;
 
 impl Weights for Nothing {
-    fn shape(&self, _: &str) -> Result<Vec<usize>, WeightError> {
-        Ok(vec![1])
+    fn shape(&self, name: &str) -> Result<Vec<usize>, WeightError> {
+        Ok(vec![match name.rsplit('.').next().unwrap_or(name) {
+            "embed" => VOCABULARY * 576,
+            "qkv" => 960 * 576,
+            "output" => 576 * 576,
+            "gate_up" => 2 * 1536 * 576,
+            "down" => 576 * 1536,
+            _ => 1,
+        }])
     }
     fn rows(&self, _: &str, rows: Range<usize>) -> Result<TensorData, WeightError> {
         Ok(TensorData::Bf16(vec![0; rows.len()]))
     }
 }
 
+/// Few tokens, so that each matrix is one upload: the parts of a larger one come in any order.
+const VOCABULARY: usize = 4096;
+
 /// One layer of SmolLM2, with the specialisations of its GPU target, for contexts of two splits.
 fn smol() -> ModelPlan {
-    plan_with("configs/smollm2-135m.json", &[("num_hidden_layers", 1)], TARGET, 2048)
+    let changes = [("num_hidden_layers", 1), ("vocab_size", VOCABULARY)];
+    plan_with("configs/smollm2-135m.json", &changes, TARGET, 2048)
 }
 
 fn dry() -> StandIn {
@@ -287,10 +298,10 @@ type Change = fn(&mut StandIn, &mut BTreeMap<String, Cubin>);
 
 #[test]
 fn a_device_or_a_bundle_that_does_not_fit_is_one_message() {
-    let cases: [(&str, Change); 12] = [
+    let cases: [(&str, Change); 14] = [
         ("for cuda-sm90, and stand-in has compute capability 8.0", |d, _| d.about.capability = (8, 0)),
         ("compute capability 10.0; run `vosti prepare`", |d, _| d.about.capability = (10, 0)),
-        ("lower --context or the rows of a step", |d, _| d.free = 1 << 20),
+        ("lower --context or the rows of a step", |d, _| d.free = 16 << 20),
         ("the weights alone are", |d, _| d.free = 100),
         ("bytes did not fit into GPU memory (cuMemAlloc_v2), with a context of 2048 and steps of 128 rows", |d, _| {
             d.largest = 1 << 16;
@@ -298,6 +309,13 @@ fn a_device_or_a_bundle_that_does_not_fit_is_one_message() {
         ("of page-locked memory: allow more", |d, _| d.locked = 1 << 20),
         ("needs 98304 bytes of shared memory, a block has 98000", |d, _| d.about.shared_bytes_max = 98_000),
         ("a block has 97448", |d, _| (d.about.shared_bytes_max, d.attributes.shared_static) = (99_000, 1552)),
+        ("makes no tensor maps, which kernels of this bundle copy by: update the driver, or prepare", |d, _| {
+            d.maps = false
+        }),
+        ("no tensor map can be", |_, cubins| {
+            let copied = cubins.values_mut().find(|cubin| !cubin.record.metadata.descriptors.is_empty()).unwrap();
+            copied.record.metadata.descriptors[0].param = 1;
+        }),
         ("spills 16 bytes", |d, _| d.attributes.local_bytes = 16),
         ("128 threads have 64 each", |d, _| d.attributes.threads_max = 64),
         ("no machine code for linear", |_, cubins| cubins.retain(|name, _| !name.starts_with("linear-"))),
@@ -342,7 +360,7 @@ fn only_a_kernel_that_waits_begins_early() {
             cubin.code.drain(..WAITS.len());
         }
         let code = Code::load(&mut driver, &cubin, &proved(), Arch::Sm90).unwrap();
-        let launched = code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS);
+        let launched = code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS, &[]);
         assert_eq!(launched.is_ok(), waits || !claims);
         assert_eq!(driver.log().iter().any(|line| line.contains(" early ")), claims && waits);
     }
@@ -356,7 +374,7 @@ fn shared_memory_that_is_in_the_code_counts_when_more_is_asked_for() {
         let (mut driver, mut cubin) = (dry(), linear());
         (driver.attributes.shared_static, cubin.record.metadata.shared) = (fixed, 48 << 10);
         let code = Code::load(&mut driver, &cubin, &proved(), Arch::Sm90).unwrap();
-        code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS).unwrap();
+        code.launch(&mut driver, Extent { rows: 9, tiles: 0, length: 0 }, &POINTERS, &[]).unwrap();
         assert_eq!(driver.log().iter().any(|line| line.starts_with("allow")), asked);
     }
 }
@@ -380,7 +398,7 @@ fn the_premises_of_the_code_are_checked_at_every_launch() {
     let mut driver = dry();
     let mut code = Code::load(&mut driver, &linear(), &proved(), Arch::Sm90).unwrap();
     let rows = |rows| Extent { rows, tiles: 0, length: 0 };
-    let mut launch = |code: &Code, pointers: &[u64], extent| code.launch(&mut driver, extent, pointers);
+    let mut launch = |code: &Code, pointers: &[u64], extent| code.launch(&mut driver, extent, pointers, &[]);
     launch(&code, &POINTERS, rows(9)).unwrap();
     let with = |i: usize, at: u64| {
         let mut pointers = POINTERS;

@@ -3,9 +3,11 @@
 use crate::buffers::Buffers;
 use crate::case::{Case, row_counts};
 use crate::decode::Kernel;
+use crate::descriptor::Descriptor;
 use crate::edits::Edit;
 use crate::fault::{Fault, ReadError, RunError};
 use crate::launch::Launch;
+use crate::step::{by_rows, map};
 use thiserror::Error;
 use vosti_contract::Contract;
 use vosti_kernels::{KernelError, Spec};
@@ -32,6 +34,8 @@ pub struct Compiled<'a> {
     pub threads: u32,
     /// Bytes of dynamic shared memory of a block.
     pub shared: usize,
+    /// Its parameters that are tensor maps.
+    pub descriptors: &'a [Descriptor],
 }
 
 /// Why a kernel is not what its TTIR says.
@@ -134,16 +138,31 @@ impl Cases {
 
     fn check_within(&self, compiled: &Compiled<'_>, steps_max: u64) -> Result<(), Difference> {
         let kernel = Kernel::read(compiled.ptx)?;
+        let contract = vosti_kernels::contract(&compiled.spec.kernel)?;
         for (seed, (case, wanted)) in self.cases.iter().enumerate() {
             let mut memory = Buffers::default();
-            let mut params: Vec<u64> =
-                case.buffers.iter().zip(&self.names).map(|(buffer, name)| memory.add(name, bytes(buffer))).collect();
+            let (mut params, mut maps) = (vec![], vec![]);
+            for (at, (buffer, name)) in case.buffers.iter().zip(&self.names).enumerate() {
+                let mut array = bytes(buffer);
+                if let Some(descriptor) = compiled.descriptors.iter().find(|descriptor| descriptor.param == at) {
+                    let elem = buffer.elem().bytes() as u64;
+                    let columns = map(*descriptor, compiled.spec, contract, 0)?.extents[1];
+                    if by_rows(contract, at) {
+                        // A device's buffer has more rows than a step. These are no numbers.
+                        let more = u64::from(descriptor.tile[0]) * columns * elem;
+                        array.resize(array.len() + more as usize, 0xff);
+                    }
+                    maps.push(map(*descriptor, compiled.spec, contract, array.len() as u64 / elem)?);
+                }
+                params.push(memory.add(name, array));
+            }
             params.resize(params.len() + SCRATCH, 0);
             let launch = Launch {
                 grid: case.grid.map(|n| n as u32),
                 threads: compiled.threads,
                 shared: compiled.shared,
                 params: &params,
+                maps: &maps,
                 seed: Some(seed as u64),
                 steps_max,
             };

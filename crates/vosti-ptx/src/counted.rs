@@ -12,9 +12,10 @@ use crate::buffers::Buffers;
 use crate::compare::{Difference, SCRATCH, STEPS_MAX};
 use crate::counts::Counts;
 use crate::decode::Kernel;
+use crate::descriptor::Descriptor;
 use crate::keys::Keys;
 use crate::launch::Launch;
-use crate::step::{Step, int, size};
+use crate::step::{Step, int, map, size};
 use vosti_contract::{Contract, Extent, Grid, Param, Role};
 use vosti_kernels::{KernelError, Spec};
 use vosti_tile::Scalar;
@@ -31,11 +32,11 @@ pub struct Counted {
 }
 
 /// Executes some blocks of a launch. Each request of the step has some rows, the first one at some position; a block
-/// has `threads` threads and `shared` bytes of dynamic shared memory.
+/// has `threads` threads and `shared` bytes of dynamic shared memory; `descriptors` are its tensor maps.
 pub fn count(
     kernel: &Kernel,
     spec: &Spec,
-    (threads, shared): (u32, usize),
+    (threads, shared, descriptors): (u32, usize, &[Descriptor]),
     requests: &[(usize, usize)],
 ) -> Result<Counted, Difference> {
     let contract: &Contract = vosti_kernels::contract(&spec.kernel)?;
@@ -54,13 +55,19 @@ pub fn count(
         });
     }
     params.resize(params.len() + SCRATCH, 0);
+    let of = |descriptor: &Descriptor| {
+        let param = contract.params.get(descriptor.param);
+        let many = param.map_or(Ok(0), |param| elements(param, spec, contract, &step))?;
+        map(*descriptor, spec, contract, many)
+    };
+    let maps = descriptors.iter().map(of).collect::<Result<Vec<_>, KernelError>>()?;
     // Rows choose experts in turn.
     let chosen = step.rows * size(spec, "TOPK");
     let of_experts = |axis: usize| contract.grid.get(axis).is_some_and(|text| text == "E");
     let axes = [0, 1, 2].map(|axis| if of_experts(axis) { experts(grid[axis], chosen) } else { places(grid[axis]) });
     let (blocks, weights) = sample(axes);
     let grid = grid.map(|many| many as u32);
-    let launch = Launch { grid, threads, shared, params: &params, seed: None, steps_max: STEPS_MAX };
+    let launch = Launch { grid, threads, shared, params: &params, maps: &maps, seed: None, steps_max: STEPS_MAX };
     let mut counts = Counts::default();
     let found = kernel.run_some(&launch, &blocks, &mut memory)?;
     found.iter().zip(weights).for_each(|(block, weight)| counts.add(block, weight));

@@ -9,7 +9,9 @@
 //!   words to give. Threads that want one word share it;
 //! - a request of 8 bytes for each thread is two of half a warp, and one of 16 bytes four of a quarter: the guide says
 //!   so of older cards, and of later ones it is assumed. A matrix of `ldmatrix` or `stmatrix`, eight rows of 16 bytes,
-//!   is taken for such a quarter.
+//!   is taken for such a quarter;
+//! - a copy by descriptor is one request, whatever its bytes. Of global memory it moves the sectors that its box touches;
+//!   shared memory it is assumed to write without conflicts, 128 bytes in a turn.
 //!
 //! Instructions are PTX's: the assembler makes others of them. It says nothing about caches or time.
 
@@ -68,9 +70,10 @@ impl Class {
             ("mma", _) | ("wgmma", "mma_async") => Class::Matrix,
             ("ld" | "st", "global") => Class::Global,
             ("ld" | "st", "shared") | ("ldmatrix" | "stmatrix", _) => Class::Shared,
-            ("cp", "async") if ["ca", "cg"].contains(&words.get(2).copied().unwrap_or("")) => Class::Global,
+            ("cp", "async") if ["ca", "cg", "bulk"].contains(&words.get(2).copied().unwrap_or("")) => Class::Global,
             ("shfl" | "redux", _) => Class::Shuffle,
-            ("bra" | "ret" | "bar" | "fence" | "cp" | "wgmma" | "griddepcontrol", _) => Class::Control,
+            ("bra" | "ret" | "bar" | "barrier" | "fence" | "cp" | "wgmma", _) => Class::Control,
+            ("griddepcontrol" | "mbarrier" | "elect" | "setmaxnreg", _) => Class::Control,
             ("ex2" | "rsqrt" | "sqrt" | "div", _) if float => Class::Special,
             ("add" | "sub" | "mul" | "fma" | "abs" | "neg" | "min" | "max", _) if float => Class::Float,
             _ => Class::Integer,
@@ -121,11 +124,11 @@ pub struct Banks {
 pub struct Counts {
     /// Instructions of warps, by [`Class`].
     pub instructions: [u64; Class::ALL.len()],
-    /// From global memory, `cp.async` too.
+    /// From global memory, `cp.async` and copies by descriptor too.
     pub loads: Traffic,
     /// To global memory.
     pub stores: Traffic,
-    /// Loads and stores of shared memory, and what `cp.async` brings there.
+    /// Loads and stores of shared memory, and what copies bring there.
     pub shared: Banks,
     /// Bytes that the matrix products of warpgroups read of shared memory by themselves.
     pub operand_bytes: u64,
@@ -211,6 +214,21 @@ impl Counts {
         let read = |lane: u32| (from[lane as usize], bytes.min(live[lane as usize] as usize));
         self.loads.add(each(mask).map(read));
         self.access(Space::Shared, true, mask, to, bytes);
+    }
+
+    /// A copy by descriptor, of one request: pieces of global memory, in ascending order, and so many bytes of shared
+    /// memory, which it writes in turns of all banks.
+    pub(crate) fn transfer(&mut self, pieces: &[(u64, u64)], bytes: u64) {
+        let units =
+            |unit: u64| count_different(pieces.iter().flat_map(|(at, size)| at / unit..=(at + size - 1) / unit));
+        self.loads.requests += u64::from(!pieces.is_empty());
+        self.loads.bytes += pieces.iter().map(|(_, size)| size).sum::<u64>();
+        self.loads.sectors += units(SECTOR);
+        self.loads.lines += units(LINE);
+        let turns = bytes.div_ceil(BANKS * WORD);
+        self.shared.requests += 1;
+        self.shared.wavefronts += turns;
+        self.shared.least += turns;
     }
 
     /// Instructions of all classes.

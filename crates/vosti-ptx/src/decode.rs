@@ -3,7 +3,9 @@
 //! Register widths, numbers of operands and labels are checked here, so that an execution need not.
 //! Read next: [`crate::lanes`] for most instructions, [`crate::warp`] for the others.
 
+mod bulk;
 mod control;
+mod names;
 mod warpgroup;
 mod words;
 
@@ -12,7 +14,8 @@ use crate::fault::ReadError;
 use crate::lanes::{EXP, Lane, ROWS};
 use crate::text::{Operand, Statement, Text, Width, without_comments};
 use crate::warp::Way;
-use std::cell::RefCell;
+pub(crate) use names::{GENERIC, map_at};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use words::{access, halves, named, number, special};
@@ -25,8 +28,10 @@ pub(crate) const SHARED_BASE: u64 = 1024;
 pub struct Kernel {
     /// Its name.
     pub name: String,
-    /// How many parameters it takes, each of 64 or 32 bits.
+    /// How many parameters it takes, each of 64 or 32 bits or a tensor map.
     pub params: usize,
+    /// Of each parameter, whether it is a tensor map.
+    pub(crate) maps: Vec<bool>,
     /// Threads of a block, if the text says it.
     pub threads: Option<u32>,
     /// Whether its blocks may begin before the launches before it have ended: it has an instruction for that.
@@ -101,6 +106,23 @@ pub(crate) struct Gemm {
     pub columns: usize,
     /// Of each operand in shared memory.
     pub transposed: [bool; 2],
+}
+
+/// What is done with an `mbarrier`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counting {
+    /// It counts so many arrivals in a phase.
+    Init(Register),
+    Inval,
+    /// So many bytes come in this phase, and one arrival.
+    ExpectBytes(Register),
+    /// So many arrivals.
+    Arrive(Register),
+    /// Whether the phase of a parity has ended.
+    Wait {
+        to: Register,
+        parity: Register,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -204,8 +226,33 @@ pub(crate) enum What {
         from: Register,
         members: Register,
     },
-    Barrier,
+    /// Which of a warp's threads goes first, and whether this one does.
+    Elect {
+        to: Option<Register>,
+        leader: Register,
+    },
+    /// `mbarrier` ([`crate::bulk`]).
+    Counter {
+        at: At,
+        what: Counting,
+    },
+    /// `cp.async.bulk.tensor`: a box of a tensor, by its first column and row.
+    Bulk {
+        to: At,
+        map: Register,
+        place: [Register; 2],
+        counter: At,
+    },
+    /// One of a block's barriers: `bar.sync` of the threads of some warps or of all (None), at one place of the text if it
+    /// is aligned.
+    Barrier {
+        id: u32,
+        threads: Option<u32>,
+        aligned: bool,
+    },
     WarpBarrier,
+    /// How many registers a thread may have (`setmaxnreg`): a hint.
+    Registers,
     /// Waits for the launches before.
     Await,
     /// Lets the next launch begin.
@@ -229,22 +276,30 @@ impl Kernel {
         let text = Text::read(&clean)?;
         let mut first = HashMap::new();
         let mut registers = 0;
-        for (prefix, file) in &text.files {
-            first.insert(*prefix, registers);
-            registers += file.many;
+        for (scope, declared) in text.scopes.iter().enumerate() {
+            for (prefix, file) in &declared.files {
+                first.insert((scope, *prefix), registers);
+                registers += file.many.unwrap_or(1);
+            }
         }
         let mut labels = HashMap::new();
         let mut at = 0;
         for statement in &text.statements {
-            labels.extend(statement.labels.iter().map(|label| (*label, at)));
+            for label in &statement.labels {
+                if labels.insert((statement.scope, *label), at).is_some() {
+                    return Err(ReadError { line: statement.line, why: format!("`{label}` is a label twice") });
+                }
+            }
             at += usize::from(!statement.opcode.is_empty());
         }
-        let reader = Reader { text: &text, first, labels, registers, numbers: RefCell::default() };
+        let (scope, numbers) = (Cell::new(0), RefCell::default());
+        let reader = Reader { text: &text, first, labels, registers, scope, numbers };
         let statements = text.statements.iter().enumerate().filter(|(_, statement)| !statement.opcode.is_empty());
         let code = statements.map(|(at, _)| reader.instruction(at)).collect::<Result<Vec<_>, _>>()?;
         Ok(Kernel {
             name: text.name.into(),
             params: text.params.len(),
+            maps: text.params.iter().map(|(_, width)| *width == Width::Map).collect(),
             threads: text.threads,
             dependent: code.iter().any(|instruction| matches!(instruction.what, What::Await | What::Release)),
             registers: registers as usize,
@@ -256,10 +311,12 @@ impl Kernel {
 
 struct Reader<'a> {
     text: &'a Text<'a>,
-    /// The number of each file's first register.
-    first: HashMap<&'a str, u32>,
-    labels: HashMap<&'a str, usize>,
+    /// The number of each file's first register, by its scope.
+    first: HashMap<(usize, &'a str), u32>,
+    labels: HashMap<(usize, &'a str), usize>,
     registers: u32,
+    /// That of the statement that is read.
+    scope: Cell<usize>,
     numbers: RefCell<Vec<u64>>,
 }
 
@@ -269,6 +326,7 @@ type Known<T> = Option<T>;
 impl Reader<'_> {
     fn instruction(&self, at: usize) -> Result<Instruction, ReadError> {
         let statement = &self.text.statements[at];
+        self.scope.set(statement.scope);
         let unknown = || {
             let why = format!("`{} {:?}` is not known in this form", statement.opcode, statement.operands);
             ReadError { line: statement.line, why }
@@ -321,6 +379,7 @@ impl Reader<'_> {
             .or_else(|| self.memory(opcode, operands))
             .or_else(|| self.warp_wide(opcode, operands))
             .or_else(|| self.gemm(opcode, operands))
+            .or_else(|| self.bulk(opcode, operands))
             .or_else(|| self.lane(opcode, operands))
     }
 
@@ -486,7 +545,7 @@ impl Reader<'_> {
         let words = match operand {
             Operand::Vector(words) => words.clone(),
             Operand::Word(word) => vec![*word],
-            Operand::Address(..) => return None,
+            Operand::Address(..) | Operand::Tensor(..) => return None,
         };
         (words.len() == many).then_some(words)
     }
@@ -495,44 +554,5 @@ impl Reader<'_> {
         let Operand::Address(base, offset) = operand else { return None };
         let width = if space == "shared" { Width::Bits32 } else { Width::Bits64 };
         Some(At { base: self.word(base, width)?, offset: *offset })
-    }
-
-    fn target(&self, operand: &Operand, width: Width) -> Known<Register> {
-        let Operand::Word(word) = operand else { return None };
-        self.register(word, width)
-    }
-
-    fn source(&self, operand: &Operand, width: Width) -> Known<Register> {
-        let Operand::Word(word) = operand else { return None };
-        self.word(word, width)
-    }
-
-    fn word(&self, word: &str, width: Width) -> Known<Register> {
-        if word.starts_with('%') {
-            return self.register(word, width);
-        }
-        if self.text.shared == Some(word) && [Width::Bits32, Width::Bits64].contains(&width) {
-            return Some(self.number(SHARED_BASE));
-        }
-        Some(self.number(number(word, width)?))
-    }
-
-    /// The register of a number.
-    fn number(&self, number: u64) -> Register {
-        let mut numbers = self.numbers.borrow_mut();
-        let known = numbers.iter().position(|known| *known == number);
-        let at = known.unwrap_or_else(|| {
-            numbers.push(number);
-            numbers.len() - 1
-        });
-        self.registers + at as u32
-    }
-
-    /// A register of a width.
-    fn register(&self, word: &str, width: Width) -> Known<Register> {
-        let prefix = word.trim_end_matches(|c: char| c.is_ascii_digit());
-        let file = self.text.files.get(prefix)?;
-        let index: u32 = word[prefix.len()..].parse().ok()?;
-        (file.width == width && index < file.many).then(|| self.first[prefix] + index)
     }
 }

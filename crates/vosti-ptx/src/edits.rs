@@ -69,8 +69,10 @@ impl fmt::Display for Edit {
 /// Instructions whose operands may be exchanged.
 const COMMUTING: [&str; 10] = ["add", "mul", "and", "or", "xor", "min", "max", "setp.eq", "setp.ne", "setp.num"];
 /// Barriers, fences and waits.
-const BARRIERS: [&str; 8] = [
+const BARRIERS: [&str; 10] = [
     "bar.",
+    "barrier.",
+    "mbarrier.",
     "cp.async.wait_group",
     "cp.async.commit_group",
     "fence.",
@@ -251,11 +253,13 @@ impl<'a> Line<'a> {
             }
             address = (address || c == '[') && c != ']';
         }
-        let stores = ["st", "cp", "stmatrix", "bra", "bar", "wgmma", "fence", "ret"];
+        let stores = ["st", "cp", "stmatrix", "bra", "bar", "barrier", "mbarrier", "wgmma", "fence", "ret"];
         let family = opcode.split('.').next()?;
         let results =
             match (stores.contains(&family) || words.is_empty(), text[operands..].trim_start().strip_prefix('{')) {
                 (true, _) => 0,
+                // A thread and a predicate.
+                (false, None) if family == "elect" => 2,
                 (false, None) => 1,
                 (false, Some(list)) => list.split_once('}')?.0.split(',').count(),
             };
@@ -304,6 +308,10 @@ impl<'a> Line<'a> {
         }
         for word in sources {
             let text = self.word(word);
+            // Whichever of its barriers a block uses, it is one.
+            if self.opcode.starts_with("bar.") || self.opcode.starts_with("barrier.") {
+                continue;
+            }
             if let Ok(number) = text.parse::<i64>() {
                 let kind = if self.opcode.contains("wait_group") { Kind::Barrier } else { Kind::Number };
                 let more = if word.address { self.access() } else { 1 };

@@ -46,8 +46,30 @@ pub enum Fault {
     UnderWay { at: u64 },
     #[error("{what} is used without a `wgmma.fence` behind the instruction that wrote it")]
     Unfenced { what: &'static str },
-    #[error("shared byte {at:#x} was stored by thread {by}, with no `fence.proxy.async` of that thread behind it")]
-    Proxy { at: u64, by: u32 },
+    #[error("shared byte {at:#x} was {how} by thread {by}, with no `fence.proxy.async` of that thread behind it")]
+    Proxy { at: u64, how: &'static str, by: u32 },
+    #[error("no mbarrier is at {at:#x}")]
+    NoCounter { at: u64 },
+    #[error("`mbarrier.init` at {at:#x}, where a valid mbarrier is")]
+    Again { at: u64 },
+    #[error("the mbarrier at {at:#x} is used as memory")]
+    Counter { at: u64 },
+    #[error("a count of the mbarrier at {at:#x} out of range")]
+    Range { at: u64 },
+    #[error("the mbarrier at {at:#x} expects {expected} arrivals, and one more comes")]
+    Arrival { at: u64, expected: u64 },
+    #[error("the mbarrier at {at:#x} was told of {told} bytes in a phase, and {came} came")]
+    Bytes { at: u64, told: u64, came: u64 },
+    #[error("nobody ends this wait for the mbarrier at {at:#x}")]
+    Forever { at: u64 },
+    #[error("nobody has waited for a copy that the mbarrier at {at:#x} counts")]
+    Unawaited { at: u64 },
+    #[error(
+        "shared byte {at:#x} is used by several threads, whose order by arrivals or barriers of some warps is not known"
+    )]
+    Parted { at: u64 },
+    #[error("no tensor map is at {at:#x}")]
+    NoMap { at: u64 },
     #[error("shared memory at {at:#x} was changed while a matrix product was reading it")]
     Changed { at: u64 },
     #[error("a descriptor {descriptor:#x} of a form that is not known")]

@@ -5,6 +5,7 @@
 //! text is compared in everything else, bit for bit. A NaN that arithmetic makes is the ISA's canonical one.
 //! Subnormal numbers are kept unless the name says `.ftz`, as the ISA has it; tile IR flushes them, so cases have none.
 
+use crate::decode::GENERIC;
 use crate::matrix::Lanes;
 use crate::text::Width::{self, Bits16 as H, Bits32 as W, Bits64 as D, Predicate as P};
 use std::cmp::Ordering;
@@ -167,6 +168,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row("rem.s32", W, &[W, W], all!(|[a, b, _]| if b == 0 { word(-1) } else { word(s32(a).wrapping_rem(s32(b))) })),
     Row("div.u32", W, &[W, W], all!(|[a, b, _]| a.checked_div(b).unwrap_or(word(-1)))),
     Row("rem.u32", W, &[W, W], all!(|[a, b, _]| a.checked_rem(b).unwrap_or(word(-1)))),
+    Row("mul.hi.u64", D, &[D, D], all!(|[a, b, _]| ((u128::from(a) * u128::from(b)) >> 64) as u64)),
     Row("mul.wide.u32", D, &[W, W], all!(|[a, b, _]| a * b)),
     Row("mul.wide.u16", W, &[H, H], all!(|[a, b, _]| a * b)),
     Row("mul.wide.s32", D, &[W, W], all!(|[a, b, _]| (i64::from(s32(a)) * i64::from(s32(b))) as u64)),
@@ -313,6 +315,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row("mov.b64", D, &[D], all!(|[a, ..]| a)),
     Row("mov.u64", D, &[D], all!(|[a, ..]| a)),
     Row("cvta.to.global.u64", D, &[D], all!(|[a, ..]| a)),
+    Row("cvta.param.u64", D, &[D], all!(|[a, ..]| a | GENERIC)),
     Row("prmt.b32", W, &[W, W, W], all!(permute)),
     Row("cvt.u64.u32", D, &[W], all!(|[a, ..]| a)),
     Row("cvt.s64.s32", D, &[W], all!(|[a, ..]| i64::from(s32(a)) as u64)),

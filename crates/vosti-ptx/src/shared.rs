@@ -4,10 +4,14 @@
 //! Consistency Model": conflicting accesses that no synchronisation orders). Two writes of one value are none: Triton lets all
 //! threads that hold a lane write it, and whichever is last, the value is that. `bar.warp.sync` orders threads of one warp. An
 //! asynchronous copy is a write of its thread at its start and again at its wait; between the two nobody may use the bytes
-//! ("Asynchronous operations").
+//! ("Asynchronous operations"). Read next: [`bulk`], copies whose bytes are counted.
+
+mod bulk;
 
 use crate::decode::SHARED_BASE;
 use crate::fault::Fault;
+use bulk::{Bulk, Counter};
+pub(crate) use bulk::{Landing, Transfer};
 
 /// A write of the value that is there, by whichever thread.
 const SAME: &str = "another write";
@@ -42,6 +46,10 @@ struct Cell {
     stored: u32,
     wrote: Mark,
     read: Mark,
+    /// One more than the fences of the thread that read it last, before; 0 if only the asynchronous proxy did.
+    loaded: u32,
+    /// One more than the place of the copy by descriptor that brought it.
+    bulk: u32,
 }
 
 /// The most threads of a block.
@@ -54,6 +62,14 @@ pub(crate) struct Shared {
     block: u32,
     /// How many `fence.proxy.async` each thread has executed.
     fences: Vec<u32>,
+    /// The epoch with which this block began.
+    begun: u32,
+    counters: Vec<Counter>,
+    bulks: Vec<Bulk>,
+    /// How often a counter or copy has changed.
+    changes: u64,
+    /// Whether threads may have been ordered by other means than barriers of all of them.
+    parted: bool,
 }
 
 impl Mark {
@@ -82,44 +98,83 @@ impl Mark {
 
 impl Shared {
     pub fn new(bytes: usize) -> Shared {
-        Shared { cells: vec![Cell::default(); bytes], epoch: 0, block: 0, fences: vec![0; THREADS_MAX] }
+        Shared {
+            cells: vec![Cell::default(); bytes],
+            epoch: 0,
+            block: 0,
+            fences: vec![0; THREADS_MAX],
+            begun: 0,
+            counters: vec![],
+            bulks: vec![],
+            changes: 0,
+            parted: false,
+        }
     }
 
     /// A new block begins: nothing is written yet.
     pub fn begin(&mut self) {
         self.epoch += 1;
         self.block += 1;
+        self.begun = self.epoch;
+        self.counters.clear();
+        self.bulks.clear();
+        self.parted = false;
     }
 
-    /// All threads have reached a barrier.
+    /// The threads of some warps have met.
+    pub fn part(&mut self) {
+        self.parted = true;
+    }
+
+    /// A fault that is one only if nothing orders threads but barriers of all of them.
+    pub fn judge(&self, fault: Fault) -> Fault {
+        match fault {
+            Fault::Race { at, .. } | Fault::UnderWay { at } if self.parted => Fault::Parted { at },
+            fault => fault,
+        }
+    }
+
+    /// All threads have reached a barrier: what one of them has waited for, all have.
     pub fn barrier(&mut self) {
         self.epoch += 1;
+        self.bulks.iter_mut().for_each(Bulk::publish);
     }
 
-    /// The cells of an access, which is as aligned as it is long. `at` has the base in it.
-    fn cells(&mut self, at: u64, bytes: usize) -> Result<&mut [Cell], Fault> {
+    /// The place of the first of some bytes, which are as aligned as they are long. `at` has the base in it.
+    fn start_of(&self, at: u64, bytes: usize) -> Result<usize, Fault> {
         if !at.is_multiple_of(bytes as u64) {
             return Err(Fault::Misaligned { at, bytes });
         }
-        let size = self.cells.len();
-        let outside = Fault::Shared { at, bytes: size };
+        let outside = Fault::Shared { at, bytes: self.cells.len() };
         let start = at.checked_sub(SHARED_BASE).and_then(|start| usize::try_from(start).ok()).ok_or(outside.clone())?;
-        let end = start.checked_add(bytes).ok_or(outside.clone())?;
-        self.cells.get_mut(start..end).ok_or(outside)
+        let fits = start.checked_add(bytes).is_some_and(|end| end <= self.cells.len());
+        if !fits {
+            return Err(outside);
+        }
+        match self.counters.iter().find(|counter| at < counter.at + 8 && counter.at < at + bytes as u64) {
+            Some(counter) => Err(Fault::Counter { at: counter.at }),
+            None => Ok(start),
+        }
     }
 
     /// Reads up to 16 bytes, and whether each was written.
     pub fn load(&mut self, at: u64, bytes: usize, who: Who) -> Result<([u8; 16], u16), Fault> {
+        self.load_by(at, bytes, who, false)
+    }
+
+    fn load_by(&mut self, at: u64, bytes: usize, who: Who, by_proxy: bool) -> Result<([u8; 16], u16), Fault> {
         let (epoch, block) = (self.epoch, self.block);
         let (mut values, mut written) = ([0; 16], 0);
-        for (i, cell) in self.cells(at, bytes)?.iter_mut().enumerate() {
-            if cell.under_way && cell.written_in == block {
+        let (start, loaded) = (self.start_of(at, bytes)?, self.fences[who.thread as usize] + 1);
+        for (i, cell) in self.cells[start..start + bytes].iter_mut().enumerate() {
+            if cell.is_under_way(block, &self.bulks, who) {
                 return Err(Fault::UnderWay { at: at + i as u64 });
             }
             if cell.wrote.conflicts(epoch, who) {
                 return Err(race(at, i, "a read", "a write", cell.wrote));
             }
             cell.read.add(epoch, who);
+            cell.loaded = if by_proxy { 0 } else { loaded };
             values[i] = cell.value;
             written |= u16::from(cell.written_in == block) << i;
         }
@@ -133,14 +188,14 @@ impl Shared {
 
     /// Reads 16 bytes by the asynchronous proxy, all of which must be written.
     pub fn load_by_proxy(&mut self, at: u64, who: Who) -> Result<[u8; 16], Fault> {
-        let (values, written) = self.load(at, 16, who)?;
+        let (values, written) = self.load_by(at, 16, who, true)?;
         if written != u16::MAX {
             return Err(Fault::Poison { what: "an element of a matrix" });
         }
         let start = (at - SHARED_BASE) as usize;
         let cells = &self.cells[start..start + 16];
         match cells.iter().find(|cell| cell.stored > self.fences[cell.wrote.thread as usize]) {
-            Some(cell) => Err(Fault::Proxy { at, by: cell.wrote.thread }),
+            Some(cell) => Err(Fault::Proxy { at, how: "stored", by: cell.wrote.thread }),
             None => Ok(values),
         }
     }
@@ -148,11 +203,14 @@ impl Shared {
     /// Writes bytes; those that are not in `written` become unwritten.
     pub fn store(&mut self, at: u64, values: &[u8], written: u16, who: Who) -> Result<(), Fault> {
         let (epoch, block, stored) = (self.epoch, self.block, self.fences[who.thread as usize] + 1);
-        for (i, (cell, value)) in self.cells(at, values.len())?.iter_mut().zip(values).enumerate() {
+        let start = self.start_of(at, values.len())?;
+        for (i, (cell, value)) in self.cells[start..].iter_mut().zip(values).enumerate() {
             let written_in = if written >> i & 1 == 1 { block } else { 0 };
             let again = cell.wrote.epoch == epoch && (cell.value, cell.written_in) == (*value, written_in);
-            cell.check_write(at + i as u64, epoch, block, who, if again { SAME } else { "a write" })?;
+            let this = if again { SAME } else { "a write" };
+            cell.check_write(at + i as u64, epoch, block, &self.bulks, who, this)?;
             (cell.value, cell.written_in, cell.under_way, cell.stored) = (*value, written_in, false, stored);
+            cell.bulk = 0;
             cell.wrote.add(epoch, who);
         }
         Ok(())
@@ -161,9 +219,10 @@ impl Shared {
     /// A copy to these bytes begins.
     pub fn start(&mut self, at: u64, bytes: usize, who: Who) -> Result<(), Fault> {
         let (epoch, block) = (self.epoch, self.block);
-        for (i, cell) in self.cells(at, bytes)?.iter_mut().enumerate() {
-            cell.check_write(at + i as u64, epoch, block, who, "a copy")?;
-            (cell.under_way, cell.written_in) = (true, block);
+        let start = self.start_of(at, bytes)?;
+        for (i, cell) in self.cells[start..start + bytes].iter_mut().enumerate() {
+            cell.check_write(at + i as u64, epoch, block, &self.bulks, who, "a copy")?;
+            (cell.under_way, cell.written_in, cell.bulk) = (true, block, 0);
             cell.wrote = Mark::default();
             cell.wrote.add(epoch, who);
         }
@@ -173,7 +232,8 @@ impl Shared {
     /// The copy has ended, at its thread's wait: other threads see it behind a barrier.
     pub fn land(&mut self, at: u64, values: &[u8], who: Who) -> Result<(), Fault> {
         let epoch = self.epoch;
-        for (cell, value) in self.cells(at, values.len())?.iter_mut().zip(values) {
+        let start = self.start_of(at, values.len())?;
+        for (cell, value) in self.cells[start..].iter_mut().zip(values) {
             (cell.value, cell.under_way, cell.stored) = (*value, false, 0);
             cell.wrote = Mark::default();
             cell.wrote.add(epoch, who);
@@ -183,8 +243,22 @@ impl Shared {
 }
 
 impl Cell {
-    fn check_write(&self, at: u64, epoch: u32, block: u32, who: Who, this: &'static str) -> Result<(), Fault> {
-        if self.under_way && self.written_in == block {
+    /// Whether a copy brings it that has not landed for `who`.
+    fn is_under_way(&self, block: u32, bulks: &[Bulk], who: Who) -> bool {
+        let bulk = || (self.bulk as usize).checked_sub(1).and_then(|at| bulks.get(at));
+        self.written_in == block && (self.under_way || bulk().is_some_and(|bulk| !bulk.seen_by(who)))
+    }
+
+    fn check_write(
+        &self,
+        at: u64,
+        epoch: u32,
+        block: u32,
+        bulks: &[Bulk],
+        who: Who,
+        this: &'static str,
+    ) -> Result<(), Fault> {
+        if self.is_under_way(block, bulks, who) {
             return Err(Fault::UnderWay { at });
         }
         match (self.wrote, self.read) {

@@ -2,6 +2,7 @@
 //!
 //! Read next: [`crate::case`], which draws a step at random, and [`crate::counted`], which counts in one that is given.
 
+use crate::descriptor::{Descriptor, Map};
 use vosti_contract::expr::eval;
 use vosti_contract::{Const, Contract, Param, Role, Shape};
 use vosti_kernels::{KernelError, Spec};
@@ -20,6 +21,22 @@ pub(crate) struct Step {
     pub page_table: Vec<i32>,
     /// Pages of which the step has the last row alone.
     pub dense: Vec<i32>,
+}
+
+/// The tensor map of a parameter whose array has so many elements.
+pub(crate) fn map(descriptor: Descriptor, spec: &Spec, contract: &Contract, elements: u64) -> Result<Map, KernelError> {
+    let name = contract.params.get(descriptor.param).map_or("", |param| param.name.as_str());
+    let columns = match contract.shapes.get(name).map(Vec::as_slice) {
+        Some([_, columns]) => eval(columns, &|name: &str| int(spec, name))?.max(1) as u64,
+        _ => 1,
+    };
+    Ok(Map { descriptor, extents: [elements / columns, columns] })
+}
+
+/// Whether a parameter's array has a row for each one of a step.
+pub(crate) fn by_rows(contract: &Contract, param: usize) -> bool {
+    let name = contract.params.get(param).map_or("", |param| param.name.as_str());
+    contract.shapes.get(name).and_then(|list| list.first()).is_some_and(|rows| rows == "rows")
 }
 
 /// A dimension or tile constant.

@@ -9,22 +9,32 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub(crate) struct Text<'a> {
     pub name: &'a str,
-    /// Names of parameters, of 64 or 32 bits.
+    /// Names of parameters.
     pub params: Vec<(&'a str, Width)>,
     /// Threads of a block; None if the launch says it.
     pub threads: Option<u32>,
-    /// Register files by the beginning of their names, such as `%rd`.
-    pub files: HashMap<&'a str, File>,
+    /// Of the body, and of each block in braces within it.
+    pub scopes: Vec<Scope<'a>>,
     /// The array of dynamic shared memory, if there is one.
     pub shared: Option<&'a str>,
     pub statements: Vec<Statement<'a>>,
+}
+
+/// What is declared between braces (PTX ISA, "Statements": a block's names are its own, and hide those around it).
+#[derive(Debug, Default)]
+pub(crate) struct Scope<'a> {
+    /// The one around it, by its place; the body is around itself.
+    pub around: usize,
+    /// Register files by the beginning of their names, such as `%rd`, or by the whole name of a single register.
+    pub files: HashMap<&'a str, File>,
 }
 
 /// Registers of one type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct File {
     pub width: Width,
-    pub many: u32,
+    /// None: a register without a number.
+    pub many: Option<u32>,
 }
 
 /// What a register holds (PTX ISA, "Types": operands of one size may be used for each other).
@@ -34,12 +44,16 @@ pub(crate) enum Width {
     Bits16,
     Bits32,
     Bits64,
+    /// A parameter of 128 bytes, of which only the address is used.
+    Map,
 }
 
 /// An instruction, or a label in front of one.
 #[derive(Debug)]
 pub(crate) struct Statement<'a> {
     pub line: u32,
+    /// The place of its scope.
+    pub scope: usize,
     pub labels: Vec<&'a str>,
     /// `@%p1` or `@!%p1`.
     pub guard: Option<&'a str>,
@@ -57,6 +71,8 @@ pub(crate) enum Operand<'a> {
     Vector(Vec<&'a str>),
     /// `[%r1 + 16]`.
     Address(&'a str, i64),
+    /// `[%rd1, {%r1, %r2}]`.
+    Tensor(&'a str, Vec<&'a str>),
 }
 
 impl<'a> Text<'a> {
@@ -79,7 +95,7 @@ impl<'a> Text<'a> {
             name: name.trim(),
             params: parameters(params)?,
             threads: threads(directives)?,
-            files: HashMap::new(),
+            scopes: vec![Scope::default()],
             shared: shared(head)?,
             statements: vec![],
         };
@@ -88,25 +104,37 @@ impl<'a> Text<'a> {
     }
 
     fn body(&mut self, body: &'a str, first: u32) -> Result<(), ReadError> {
-        let mut line = first;
+        let (mut line, mut scope) = (first, 0);
         for piece in body.split(';') {
-            let lead = piece.len() - piece.trim_start().len();
-            let at = line + piece[..lead].matches('\n').count() as u32;
+            // Braces around statements; those of operands are behind an opcode.
+            let mut rest = piece.trim_start();
+            while let Some(brace) = rest.chars().next().filter(|c| ['{', '}'].contains(c)) {
+                rest = rest[1..].trim_start();
+                if brace == '{' {
+                    self.scopes.push(Scope { around: scope, ..Scope::default() });
+                    scope = self.scopes.len() - 1;
+                } else if scope == 0 {
+                    return Err(ReadError { line, why: "a brace too many".into() });
+                } else {
+                    scope = self.scopes[scope].around;
+                }
+            }
+            let at = line + piece[..piece.len() - rest.len()].matches('\n').count() as u32;
             line += piece.matches('\n').count() as u32;
-            let piece = piece.trim();
-            if piece.is_empty() {
+            let rest = rest.trim();
+            if rest.is_empty() {
                 continue;
             }
-            let wrong = || ReadError { line: at, why: format!("`{piece}` cannot be read") };
-            match piece.strip_prefix(".reg") {
+            let wrong = || ReadError { line: at, why: format!("`{rest}` cannot be read") };
+            match rest.strip_prefix(".reg") {
                 Some(declared) => {
                     let (prefix, file) = register_file(declared).ok_or_else(wrong)?;
-                    self.files.insert(prefix, file);
+                    self.scopes[scope].files.insert(prefix, file);
                 }
-                None => self.statements.push(statement(piece, at).ok_or_else(wrong)?),
+                None => self.statements.push(statement(rest, at, scope).ok_or_else(wrong)?),
             }
         }
-        Ok(())
+        if scope == 0 { Ok(()) } else { Err(ReadError { line, why: "a brace too few".into() }) }
     }
 }
 
@@ -120,6 +148,10 @@ fn parameters(list: &str) -> Result<Vec<(&str, Width)>, ReadError> {
     let read = |param: &'_ str| {
         let mut words = param.strip_prefix(".param")?.split_whitespace();
         let width = match words.next()? {
+            ".align" => {
+                let aligned = words.next()?.parse::<u32>().ok()? >= 64 && words.next()? == ".b8";
+                return (aligned && words.next()?.ends_with("[128]")).then_some(Width::Map);
+            }
             ".u64" | ".b64" => Width::Bits64,
             ".u32" | ".b32" | ".f32" => Width::Bits32,
             _ => return None,
@@ -129,8 +161,11 @@ fn parameters(list: &str) -> Result<Vec<(&str, Width)>, ReadError> {
     let params = list.split(',').map(str::trim).filter(|param| !param.is_empty());
     params
         .map(|param| match (read(param), param.split_whitespace().next_back()) {
-            (Some(width), Some(word)) => Ok((word, width)),
-            _ => Err(ReadError { line: 0, why: format!("`{param}` is no parameter of 64 or 32 bits") }),
+            (Some(width), Some(word)) => Ok((word.strip_suffix("[128]").unwrap_or(word), width)),
+            _ => Err(ReadError {
+                line: 0,
+                why: format!("`{param}` is no parameter of 64 or 32 bits, and no tensor map"),
+            }),
         })
         .collect()
 }
@@ -164,7 +199,10 @@ fn shared(head: &str) -> Result<Option<&str>, ReadError> {
 /// ` .b32 %r<205>`.
 fn register_file(text: &str) -> Option<(&str, File)> {
     let (kind, rest) = text.trim().split_once(char::is_whitespace)?;
-    let (prefix, many) = rest.trim().strip_suffix('>')?.split_once('<')?;
+    let (prefix, many) = match rest.trim().strip_suffix('>') {
+        Some(rest) => rest.split_once('<').and_then(|(prefix, many)| Some((prefix, Some(many.parse().ok()?))))?,
+        None => (rest.trim(), None),
+    };
     let width = match kind {
         ".pred" => Width::Predicate,
         ".b16" | ".u16" | ".s16" => Width::Bits16,
@@ -172,10 +210,10 @@ fn register_file(text: &str) -> Option<(&str, File)> {
         ".b64" | ".u64" | ".s64" => Width::Bits64,
         _ => return None,
     };
-    Some((prefix, File { width, many: many.parse().ok()? }))
+    (!prefix.is_empty() && !prefix.contains(',')).then_some((prefix, File { width, many }))
 }
 
-fn statement(piece: &str, line: u32) -> Option<Statement<'_>> {
+fn statement(piece: &str, line: u32, scope: usize) -> Option<Statement<'_>> {
     let mut rest = piece;
     let mut labels = vec![];
     let named = |c: char| c.is_alphanumeric() || ['_', '$'].contains(&c);
@@ -194,7 +232,7 @@ fn statement(piece: &str, line: u32) -> Option<Statement<'_>> {
         rest = "";
     }
     let (opcode, operands) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    Some(Statement { line, labels, guard, opcode, operands: operands_of(operands)? })
+    Some(Statement { line, scope, labels, guard, opcode, operands: operands_of(operands)? })
 }
 
 fn operands_of(text: &str) -> Option<Vec<Operand<'_>>> {
@@ -225,6 +263,10 @@ fn operands_of(text: &str) -> Option<Vec<Operand<'_>>> {
 }
 
 fn address(inner: &str) -> Option<Operand<'_>> {
+    if let Some((base, place)) = inner.split_once(',') {
+        let place = place.trim().strip_prefix('{')?.strip_suffix('}')?;
+        return Some(Operand::Tensor(base.trim(), place.split(',').map(str::trim).collect()));
+    }
     let (base, offset) = match inner.split_once('+') {
         Some((base, offset)) => (base.trim(), offset.trim().parse().ok()?),
         None => (inner, 0),

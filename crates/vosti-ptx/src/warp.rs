@@ -7,12 +7,13 @@
 //! A register that was never written is poison: what is computed of it is poison too, and using that as an address, a
 //! condition, an operand of a matrix product or a number in global memory is an error.
 
-use crate::decode::{At, Instruction, Kernel, Register, Space, Special, What};
+use crate::decode::{At, Counting, Instruction, Kernel, Register, Space, Special, What};
 use crate::fault::Fault;
 use crate::group::Flights;
 use crate::launch::{Block, Global};
 use crate::matrix::{self, Lanes};
 use crate::shared::Who;
+use crate::stop::{Gate, Stop};
 use std::collections::VecDeque;
 use vosti_tile::numerics::from_bf16;
 
@@ -25,15 +26,7 @@ pub(crate) enum Way {
     Index,
 }
 
-const ALL: u32 = u32::MAX;
-
-/// Why a warp stopped for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// At the barrier of this place.
-    Barrier(usize),
-    Returned,
-}
+pub(crate) const ALL: u32 = u32::MAX;
 
 /// An asynchronous copy whose bytes have not landed.
 #[derive(Clone, Debug)]
@@ -67,7 +60,7 @@ pub(crate) struct Warp {
     flights: Flights,
 }
 
-type Outcome<T> = Result<T, Fault>;
+pub(crate) type Outcome<T> = Result<T, Fault>;
 
 impl Warp {
     /// The warp of the threads from `first` on, of which there are `threads`.
@@ -92,7 +85,7 @@ impl Warp {
         }
     }
 
-    /// Runs to the next barrier or the end. An error comes with the place and the first thread there.
+    /// Runs to the next barrier, a wait in vain or the end. An error comes with the place and the first thread there.
     pub fn run<G: Global + ?Sized>(&mut self, block: &mut Block<'_, G>) -> Result<Stop, (usize, u32, Fault)> {
         while self.live != 0 {
             let (place, mask) = self.next();
@@ -107,7 +100,10 @@ impl Warp {
                 None => (),
                 Some(Then::Branch { to, of }) => self.go(to, of),
                 Some(Then::Return { of }) => self.live &= !of,
-                Some(Then::Barrier) => return Ok(Stop::Barrier(place)),
+                Some(Then::Barrier { id, threads, aligned }) => {
+                    return Ok(Stop::Barrier(Gate { id, threads: threads.unwrap_or(block.threads), place, aligned }));
+                }
+                Some(Then::Asked(at)) => return Ok(Stop::Asked(place, at)),
             }
         }
         Ok(Stop::Returned)
@@ -134,7 +130,7 @@ impl Warp {
         (0..32).filter(|lane| mask >> lane & 1 == 1).for_each(|lane| places[lane] = to);
     }
 
-    fn who(&self, lane: u32) -> Who {
+    pub(crate) fn who(&self, lane: u32) -> Who {
         Who { thread: self.first + lane, passed: self.passed }
     }
 
@@ -144,16 +140,16 @@ impl Warp {
     }
 
     /// An operand that must not be poison in some threads.
-    fn sure(&self, source: Register, mask: u32, what: &'static str) -> Outcome<Lanes> {
+    pub(crate) fn sure(&self, source: Register, mask: u32, what: &'static str) -> Outcome<Lanes> {
         let (lanes, written) = self.read(source);
         if written & mask == mask { Ok(*lanes) } else { Err(Fault::Poison { what }) }
     }
 
-    fn addresses(&self, at: At, mask: u32, what: &'static str) -> Outcome<Lanes> {
+    pub(crate) fn addresses(&self, at: At, mask: u32, what: &'static str) -> Outcome<Lanes> {
         Ok(self.sure(at.base, mask, what)?.map(|base| base.wrapping_add(at.offset as u64)))
     }
 
-    fn write(&mut self, register: Register, lanes: &Lanes, written: u32, mask: u32) {
+    pub(crate) fn write(&mut self, register: Register, lanes: &Lanes, written: u32, mask: u32) {
         let to = &mut self.values[register as usize];
         match mask {
             ALL => *to = *lanes,
@@ -230,10 +226,12 @@ impl Warp {
         match &instruction.what {
             What::Branch { to } => return Ok(Some(Then::Branch { to: *to, of: mask })),
             What::Return => return Ok(Some(Then::Return { of: mask })),
-            What::Barrier => return Ok(Some(Then::Barrier)),
+            What::Barrier { id, threads, aligned } => {
+                return Ok(Some(Then::Barrier { id: *id, threads: *threads, aligned: *aligned }));
+            }
             What::WarpBarrier => self.passed += 1,
             What::Await => self.awaited |= mask,
-            What::Release => (),
+            What::Release | What::Registers => (),
             What::Load { space, to, at, bytes } => self.load(*space, to, *at, *bytes, mask, block)?,
             What::Store { space, at, from, bytes } => self.store(*space, *at, from, *bytes, mask, block)?,
             What::Copy { to, from, bytes, live } => self.copy(*to, *from, *bytes, *live, mask, block)?,
@@ -254,6 +252,15 @@ impl Warp {
             What::GemmFence => self.fresh.fill(false),
             What::GemmCommit => self.close_group(),
             What::GemmWait { but } => self.land(*but, block)?,
+            What::Elect { to, leader } => self.elect(*to, *leader, block),
+            What::Counter { at, what } if self.count(*at, *what, mask, block)? => (),
+            What::Counter { at, .. } => {
+                let at = self.addresses(*at, mask, "the address of an mbarrier")?;
+                return Ok(Some(Then::Asked(at[mask.trailing_zeros() as usize])));
+            }
+            What::Bulk { to, map, place, counter } => {
+                self.transfer((*to, *counter), *map, *place, mask, instruction.line, block)?;
+            }
             What::ProxyFence => each(mask).for_each(|lane| block.shared.fence(self.first + lane)),
             What::Shuffle { to, from, by, clamp, way } => self.shuffle(*to, *from, [*by, *clamp], *way)?,
             What::Largest { to, from, members } => self.largest(*to, *from, *members)?,
@@ -529,14 +536,17 @@ impl Warp {
 enum Then {
     Branch { to: usize, of: u32 },
     Return { of: u32 },
-    Barrier,
+    Barrier { id: u32, threads: Option<u32>, aligned: bool },
+    Asked(u64),
 }
 
 /// The name of an instruction that all threads of a warp execute together (PTX ISA: `.aligned`, and `bar.sync`). Groups of copies
-/// are a thread's own; here a warp's threads make and await them together, as Triton's code does.
+/// are a thread's own, and so are waits for an mbarrier; here a warp's threads make and await them together, as Triton's
+/// code does.
 fn whole_warp(what: &What) -> Option<&'static str> {
     Some(match what {
-        What::Barrier => "bar.sync",
+        What::Barrier { .. } => "bar.sync",
+        What::Registers => "setmaxnreg",
         What::WarpBarrier => "bar.warp.sync",
         What::Matrices { .. } => "ldmatrix",
         What::Multiply { .. } => "mma",
@@ -549,6 +559,8 @@ fn whole_warp(what: &What) -> Option<&'static str> {
         What::Largest { .. } => "redux",
         What::Commit => "cp.async.commit_group",
         What::Wait { .. } => "cp.async.wait_group",
+        What::Elect { .. } => "elect.sync",
+        What::Counter { what: Counting::Wait { .. }, .. } => "mbarrier.try_wait",
         _ => return None,
     })
 }
@@ -560,7 +572,7 @@ fn too_early(what: &What) -> Option<&'static str> {
     Some(match what {
         What::Load { space: Space::Global, .. } => "a load of global memory",
         What::Store { space: Space::Global, .. } => "a store to global memory",
-        What::Copy { .. } => "a copy of global memory",
+        What::Copy { .. } | What::Bulk { .. } => "a copy of global memory",
         What::Release => "griddepcontrol.launch_dependents",
         What::Return => "the end of a thread",
         _ => return None,

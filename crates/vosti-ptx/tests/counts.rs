@@ -15,7 +15,8 @@ fn counts(by: u32, body: &str) -> Counts {
     let kernel = Kernel::read(&text).unwrap();
     let mut memory = Buffers::default();
     let params = [memory.add_zeros("all", 4096)];
-    let launch = Launch { grid: [1; 3], threads: 32, shared: 4096, params: &params, seed: None, steps_max: 10_000 };
+    let launch =
+        Launch { grid: [1; 3], threads: 32, shared: 4096, params: &params, maps: &[], seed: None, steps_max: 10_000 };
     kernel.run(&launch, &mut memory).unwrap()
 }
 

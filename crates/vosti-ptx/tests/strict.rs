@@ -23,7 +23,15 @@ fn run_text(text: &str) -> Result<Vec<u32>, Fault> {
     let kernel = Kernel::read(text).unwrap();
     let mut memory = Buffers::default();
     let params = [memory.add("out", (0..256).map(|i| i as u8).collect())];
-    let launch = Launch { grid: [1; 3], threads: 64, shared: 1024, params: &params, seed: Some(3), steps_max: 10_000 };
+    let launch = Launch {
+        grid: [1; 3],
+        threads: 64,
+        shared: 1024,
+        params: &params,
+        maps: &[],
+        seed: Some(3),
+        steps_max: 10_000,
+    };
     kernel.run(&launch, &mut memory).map_err(|error| error.fault)?;
     Ok(memory.bytes(0).chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
 }
@@ -130,7 +138,8 @@ fn numbers_of_32_bits_are_parameters_too() {
         Kernel::read(&with("ld.param.b32 %r4, [k_param_1];\nld.param.b32 %r5, [k_param_2];\nadd.s32 %r9, %r4, %r5;"));
     let mut memory = Buffers::default();
     let params = [memory.add("out", vec![0; 256]), 7, u64::from(1f32.to_bits())];
-    let launch = Launch { grid: [1; 3], threads: 64, shared: 1024, params: &params, seed: None, steps_max: 10_000 };
+    let launch =
+        Launch { grid: [1; 3], threads: 64, shared: 1024, params: &params, maps: &[], seed: None, steps_max: 10_000 };
     kernel.unwrap().run(&launch, &mut memory).unwrap();
     assert_eq!(memory.bytes(0)[..4], (1f32.to_bits() + 7).to_le_bytes());
     let kernel =
@@ -247,7 +256,8 @@ fn what_is_not_known_is_refused_with_its_line() {
         ("add.s32 %r99, %r1, %r1;", "`add.s32"),
         ("add.s32 %r9, %r1;", "`add.s32"),
         ("bra NOWHERE;", "`bra"),
-        ("bar.sync 1;", "`bar.sync"),
+        ("bar.sync 16;", "`bar.sync"),
+        ("bar.sync 1, 40;", "`bar.sync"),
         ("shfl.sync.bfly.b32 %r9, %r1, 1, 31, 0xff;", "`shfl.sync.bfly.b32"),
         ("tcgen05.wait::ld.sync.aligned;", "`tcgen05.wait"),
     ] {
@@ -269,7 +279,8 @@ fn what_is_not_known_is_refused_with_its_line() {
 #[test]
 fn a_launch_must_fit_its_text() {
     let kernel = Kernel::read(&text("")).unwrap();
-    let launch = Launch { grid: [1; 3], threads: 32, shared: 0, params: &[1 << 36], seed: None, steps_max: 100 };
+    let launch =
+        Launch { grid: [1; 3], threads: 32, shared: 0, params: &[1 << 36], maps: &[], seed: None, steps_max: 100 };
     let mut memory = Buffers::default();
     assert!(kernel.run(&launch, &mut memory).unwrap_err().to_string().contains("the threads that the text names"));
     let launch = Launch { threads: 64, params: &[], ..launch };

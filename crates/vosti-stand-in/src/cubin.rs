@@ -1,8 +1,9 @@
 //! Cubins for the stand-in: their machine code is their TTIR.
 
-use crate::{TARGET, WAITS};
+use crate::{TARGET, maps};
 use std::collections::BTreeMap;
-use vosti_cubin::{Cubin, Facts, Hashes, Metadata, Record};
+use vosti_contract::{Const, Role};
+use vosti_cubin::{Cubin, Descriptor, Facts, Hashes, Metadata, Record};
 use vosti_kernels::{CompileOptions, Spec, compile_options, ttir, ttir_hash};
 use vosti_model::ModelPlan;
 
@@ -12,7 +13,8 @@ use vosti_model::ModelPlan;
 pub fn cubin(spec: &Spec) -> Cubin {
     let text = &*ttir(spec).unwrap_or_else(|| panic!("{spec}"));
     // Specialisations of another target are not in the table.
-    let options = compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1 });
+    let options =
+        compile_options(TARGET, spec).unwrap_or(CompileOptions { num_warps: 4, num_stages: 1, descriptors: false });
     let params = vosti_kernels::contract(&spec.kernel).unwrap().params.len();
     let metadata = Metadata {
         name: spec.kernel.clone(),
@@ -31,6 +33,7 @@ pub fn cubin(spec: &Spec) -> Cubin {
         ptxas_level: 3,
         target: "sm_90a".into(),
         triton: "3.6.0".into(),
+        descriptors: if options.descriptors { descriptors(spec) } else { vec![] },
     };
     let facts = Facts {
         params: params + 2,
@@ -46,12 +49,31 @@ pub fn cubin(spec: &Spec) -> Cubin {
         blocks: 1,
         reductions: vec![],
     };
-    let code = format!("{WAITS}{text}").into_bytes();
+    let code = format!("{}{text}", maps::marks(spec, &metadata)).into_bytes();
     let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
     let hashes =
         Hashes { ttir: ttir_hash(text).to_hex().to_string(), ttgir: hash(b""), ptx: hash(b""), cubin: hash(&code) };
     let record = Record { hashes, metadata, facts, executed: None };
     Cubin { spec: spec.clone(), ttir: text.into(), code, record }
+}
+
+/// What the compiler makes descriptors of: the matrices of a product, with tiles of BK columns.
+fn descriptors(spec: &Spec) -> Vec<Descriptor> {
+    let int = |name: &str| match spec.constants.get(name) {
+        Some(Const::Int(value)) => *value as u32,
+        _ => 0,
+    };
+    let contract = vosti_kernels::contract(&spec.kernel).unwrap();
+    let params = contract.params.iter().enumerate();
+    let matrix = |(param, own): (usize, &vosti_contract::Param)| {
+        let rows = match own.role {
+            Role::In(_) if contract.shapes[&own.name].ends_with(&["K".into()]) => int("BM"),
+            Role::Weight(_) if contract.shapes[&own.name].ends_with(&["K".into()]) => int("BN"),
+            _ => return None,
+        };
+        Some(Descriptor { param, tile: [rows, int("BK")], elem: 2, swizzle: 128 })
+    };
+    params.filter_map(matrix).collect()
 }
 
 /// The cubins of a plan, by specialisation.

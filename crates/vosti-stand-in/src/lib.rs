@@ -4,9 +4,12 @@
 
 mod assemble;
 mod cubin;
+mod maps;
+mod view;
 
 pub use assemble::assembles;
 pub use cubin::{cubin, cubins};
+pub use maps::marks;
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -16,12 +19,14 @@ use vosti_cpu::Isa;
 use vosti_cpu::Layout;
 use vosti_cpu::plan::machine::{Machine, Param};
 use vosti_cpu::plan::{Plan, compile};
-use vosti_cuda::driver::{About, Address, Attributes, Call, Driver, DriverError, Function, Graph};
+use vosti_cuda::driver::{
+    About, Address, Attributes, Call, Driver, DriverError, Function, Graph, Matrix, Param as Passed, TensorMap,
+};
 use vosti_cuda::host::HostMemory;
 use vosti_model::{ModelPlan, Target};
-use vosti_tile::interp::{Memory, Options, Undefined, run};
-use vosti_tile::numerics::{FloatMode, from_bf16, to_bf16};
-use vosti_tile::{Kernel, Scalar};
+use vosti_tile::Kernel;
+use vosti_tile::interp::{Options, Undefined, run};
+use vosti_tile::numerics::FloatMode;
 
 /// The target whose GPU it stands for.
 pub const TARGET: &str = "cuda-sm90";
@@ -37,7 +42,8 @@ const COMPILED: usize = 1 << 20;
 struct Launched {
     function: Function,
     grid: [u32; 3],
-    pointers: Vec<Address>,
+    /// Each parameter's address, and the bytes behind it that a map reaches.
+    params: Vec<(Address, Option<u64>)>,
 }
 
 struct Loaded {
@@ -48,6 +54,7 @@ struct Loaded {
     attributes: Attributes,
     allowed: u32,
     waits: bool,
+    maps: Vec<maps::Expected>,
 }
 
 /// What all streams share.
@@ -112,6 +119,8 @@ pub struct StandIn {
     pub fast: bool,
     /// Whether it compiles PTX; a driver may lack the compiler.
     pub ptx: bool,
+    /// Whether it encodes tensor maps; an old driver may not.
+    pub maps: bool,
     /// The launch that fails, counted from now on.
     pub fails_in: Option<usize>,
     /// A kernel fails after its launch has returned, so the next wait for the stream says it.
@@ -146,6 +155,7 @@ impl Default for StandIn {
             dry: false,
             fast: false,
             ptx: false,
+            maps: true,
             fails_in: None,
             fails_late: false,
             heap: Arc::default(),
@@ -229,13 +239,16 @@ impl StandIn {
         let mut heap = self.heap();
         let loaded = &self.loaded[launched.function.0];
         let kernel = &loaded.kernel;
-        let rests = launched.pointers[..kernel.params.len()].iter().map(|at| heap.rest("cuLaunchKernelEx", *at));
+        let rests = launched.params[..kernel.params.len()].iter().map(|(at, bytes)| match bytes {
+            Some(bytes) => heap.within("cuLaunchKernelEx", *at, *bytes),
+            None => heap.rest("cuLaunchKernelEx", *at),
+        });
         let params = rests.collect::<Result<Vec<_>, _>>()?;
         if let Some(plan) = &loaded.plan {
             return compiled(kernel, plan, &mut heap.bytes, &params, launched.grid);
         }
         let tiles = launched.grid[0];
-        let mut view = View { memory: &mut heap.bytes, kernel, params, flaw: self.flaw, tiles };
+        let mut view = view::View { memory: &mut heap.bytes, kernel, params, flaw: self.flaw, tiles };
         let options = Options { undefined: Undefined::Poison(5), ..Options::default() };
         let grid = launched.grid.map(|n| n as usize);
         run(kernel, &mut view, grid, &options).map_err(|error| illegal("cuLaunchKernelEx", &error.to_string()))
@@ -258,8 +271,10 @@ impl StandIn {
     /// Every thread of a launch of what it has compiled.
     fn threads(&self, kernel: &vosti_ptx::Kernel, call: &Call) -> Result<(), DriverError> {
         let (grid, threads, shared) = (call.grid, call.threads, call.shared as usize);
-        let launch =
-            vosti_ptx::Launch { grid, threads, shared, params: call.pointers, seed: None, steps_max: u64::MAX };
+        let word = |param: &Passed| if let Passed::Word(word) = param { Some(*word) } else { None };
+        let words = call.params.iter().map(word).collect::<Option<Vec<u64>>>();
+        let params = &words.ok_or_else(|| illegal("cuLaunchKernelEx", "a map for a kernel that takes none"))?[..];
+        let launch = vosti_ptx::Launch { grid, threads, shared, params, maps: &[], seed: None, steps_max: u64::MAX };
         let ran = kernel.run(&launch, &mut *self.heap());
         ran.map(|_| ()).map_err(|why| illegal("cuLaunchKernelEx", &why.to_string()))
     }
@@ -313,56 +328,6 @@ fn illegal(call: &'static str, why: &str) -> DriverError {
     DriverError::Call { call, code: why.into() }
 }
 
-fn tenth(x: f32) -> f32 {
-    if x.abs() < 1e4 { x * 1.1 } else { x }
-}
-
-/// The parameters of a launch as the interpreter sees them: bytes from each pointer to its allocation's end.
-struct View<'a> {
-    memory: &'a mut [u8],
-    kernel: &'a Kernel,
-    params: Vec<Range<usize>>,
-    flaw: Flaw,
-    /// Programs on the axis of rows.
-    tiles: u32,
-}
-
-impl Memory for View<'_> {
-    fn elem(&self, param: usize) -> Option<Scalar> {
-        self.kernel.params.get(param).map(|p| p.elem)
-    }
-    fn len(&self, param: usize) -> usize {
-        self.params[param].len() / self.kernel.params[param].elem.bytes()
-    }
-    fn load(&self, param: usize, index: usize) -> u64 {
-        let bytes = self.kernel.params[param].elem.bytes();
-        let mut bits = [0; 8];
-        bits[..bytes].copy_from_slice(&self.memory[self.params[param].start + index * bytes..][..bytes]);
-        u64::from_le_bytes(bits)
-    }
-    fn store(&mut self, param: usize, index: usize, bits: u64) {
-        let elem = self.kernel.params[param].elem;
-        let bytes = elem.bytes();
-        let number = matches!(elem, Scalar::Bf16 | Scalar::F32);
-        let bits = match self.flaw {
-            Flaw::Batch if self.tiles.is_multiple_of(2) && number => bits ^ 1,
-            // About five percent.
-            Flaw::Off if elem == Scalar::F32 => u64::from((f32::from_bits(bits as u32) * 1.05).to_bits()),
-            Flaw::Off if elem == Scalar::Bf16 => bits + 8,
-            Flaw::Tenth if elem == Scalar::F32 => u64::from(tenth(f32::from_bits(bits as u32)).to_bits()),
-            Flaw::Tenth if elem == Scalar::Bf16 => u64::from(to_bf16(tenth(from_bf16(bits as u16)))),
-            _ => bits,
-        };
-        let at = self.params[param].start + index * bytes;
-        // Outputs with few numbers in a row end sooner.
-        let behind = [at + 3 * 64 * bytes, at + 3 * bytes].into_iter().find(|at| *at < self.params[param].end);
-        if let Some(behind) = behind.filter(|_| self.flaw == Flaw::Padding) {
-            self.memory[behind] ^= 1;
-        }
-        self.memory[at..][..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
-    }
-}
-
 impl Driver for StandIn {
     fn about(&self) -> &About {
         &self.about
@@ -380,6 +345,7 @@ impl Driver for StandIn {
             dry: self.dry,
             fast: self.fast,
             ptx: self.ptx,
+            maps: self.maps,
             ..StandIn::default()
         }))
     }
@@ -401,6 +367,7 @@ impl Driver for StandIn {
             return self.compile(text, name);
         }
         let (waits, text) = text.strip_prefix(WAITS).map_or((false, text), |text| (true, text));
+        let (maps, text) = maps::read(text).ok_or_else(|| illegal("cuModuleLoadData", "a mark of a map"))?;
         let kernel = vosti_tile::lift(text).map_err(|error| illegal("cuModuleLoadData", &error.to_string()))?;
         if kernel.name != name {
             return Err(illegal("cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND"));
@@ -408,7 +375,7 @@ impl Driver for StandIn {
         let plan = self.fast.then(|| compile(&kernel, Isa::detect()).unwrap());
         // Static and dynamic memory together.
         let allowed = (48u32 << 10).saturating_sub(self.attributes.shared_static as u32);
-        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed, waits });
+        self.loaded.push(Loaded { name: name.into(), kernel, plan, attributes: self.attributes, allowed, waits, maps });
         self.say(format!("load {name}"));
         Ok(Function(self.loaded.len() - 1))
     }
@@ -491,6 +458,13 @@ impl Driver for StandIn {
         Ok(())
     }
 
+    fn tensor_map(&mut self, matrix: &Matrix) -> Result<TensorMap, DriverError> {
+        if !self.maps {
+            return Err(DriverError::Maps { version: self.about.driver });
+        }
+        maps::encode(matrix).map_err(|why| illegal("cuTensorMapEncodeTiled", why))
+    }
+
     fn launch(&mut self, call: &Call) -> Result<(), DriverError> {
         self.launches += 1;
         if let Some(index) = call.function.0.checked_sub(COMPILED) {
@@ -498,7 +472,7 @@ impl Driver for StandIn {
             return self.threads(&self.compiled[index], call);
         }
         let loaded = &self.loaded[call.function.0];
-        let params: Vec<String> = call.pointers.iter().map(|at| self.place(*at)).collect();
+        let params: Vec<String> = call.params.iter().map(|param| self.shown(param)).collect();
         let line = format!(
             "launch {} grid {:?} threads {} shared {}{} params {}",
             loaded.name,
@@ -511,7 +485,7 @@ impl Driver for StandIn {
         if call.grid.contains(&0) || call.grid[1] > 65_535 || call.grid[2] > 65_535 {
             return Err(illegal("cuLaunchKernelEx", "CUDA_ERROR_INVALID_VALUE"));
         }
-        if call.pointers.len() != loaded.kernel.params.len() + 2 {
+        if call.params.len() != loaded.kernel.params.len() + 2 {
             return Err(illegal("cuLaunchKernelEx", "the kernel has other parameters"));
         }
         if call.early && !(loaded.waits && self.about.capability >= (9, 0)) {
@@ -523,8 +497,10 @@ impl Driver for StandIn {
         if let Some(left) = &mut self.fails_in {
             *left = left.checked_sub(1).ok_or_else(|| illegal("cuLaunchKernelEx", "CUDA_ERROR_LAUNCH_FAILED"))?;
         }
+        let params = call.params.iter().enumerate().map(|(at, param)| self.passed(&loaded.maps, at, param));
+        let params = params.collect::<Result<Vec<_>, _>>()?;
         self.say(line);
-        let launched = Launched { function: call.function, grid: call.grid, pointers: call.pointers.to_vec() };
+        let launched = Launched { function: call.function, grid: call.grid, params };
         match &mut self.recording {
             Some(recorded) => {
                 recorded.push(launched);

@@ -324,13 +324,14 @@ fn the_script_runs_every_step_and_says_what_it_could_not() {
         "| decode, batch 2, depth 0 |",
         "| decode, batch 3 |",
         "Agentic trace, 2 sessions of 2 turns",
+        "Copies by descriptor and by threads: not compared.",
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
     assert!(said.contains("torch: not run.") || said.contains("torch is "), "{said}");
     assert_eq!(said.matches("failed").count(), 2, "one step fails, and is named twice\n{said}");
     let at = |step: &str| said.find(&format!("== {step}")).unwrap();
-    let order = ["bench", "torch", "greedy", "agentic", "probe", "fp64", "laws", "check"];
+    let order = ["bench", "torch", "copies", "greedy", "agentic", "probe", "fp64", "laws", "check"];
     assert!(order.windows(2).all(|two| at(two[0]) < at(two[1])), "what counts most comes first\n{said}");
     assert!(folder.path().join("out.tar").exists());
 

@@ -3,6 +3,9 @@
 //! Copies are committed in groups, and a wait names the number of last groups that may still be under way. The compiler puts the
 //! wait at the start of the loop and the next copies at its end, so the groups that the wait leaves under way overlap with
 //! the arithmetic. A loop that waits for all groups loads nothing while it computes, whatever its number of stages says.
+//!
+//! Copies by descriptor arrive at barriers, one for each stage. Some are asked for before the loop. Each of its turns waits at one barrier,
+//! for the oldest of them, and asks for as many bytes as it waited for.
 
 use crate::error::Refusal;
 
@@ -15,6 +18,10 @@ enum Event {
     Commit,
     Wait(usize),
     Dot,
+    /// A copy by descriptor, of so many bytes.
+    Box(u64),
+    /// What copies by descriptor at one barrier wait for.
+    Arrived,
 }
 
 /// The fewest bytes that a block has under way while a loop with products or copies computes; 0 where none copies
@@ -27,8 +34,9 @@ pub fn bytes(ttgir: &str) -> Result<u64, Refusal> {
         let body = &lines[start + 1..end.map_or(lines.len(), |n| start + 1 + n)];
         let innermost = !body.iter().any(|line| line.contains("scf.for "));
         let events = body.iter().filter_map(|line| event(line).transpose()).collect::<Result<Vec<_>, _>>()?;
-        if innermost && events.iter().any(|event| matches!(event, Event::Dot | Event::Copy(_))) {
-            let bytes = left_under_way(&events)?;
+        if innermost && events.iter().any(|event| matches!(event, Event::Dot | Event::Copy(_) | Event::Box(_))) {
+            let boxes = events.iter().any(|event| matches!(event, Event::Box(_)));
+            let bytes = if boxes { boxes_under_way(&lines[..start], &events)? } else { left_under_way(&events)? };
             fewest = Some(fewest.map_or(bytes, |other: u64| other.min(bytes)));
         }
     }
@@ -50,6 +58,13 @@ fn event(line: &str) -> Result<Option<Event>, Refusal> {
     if line.contains("ttg.async_copy_global_to_local ") {
         let (_, to) = line.rsplit_once("-> <").ok_or_else(misread)?;
         return Ok(Some(Event::Copy(tile_bytes(to).ok_or_else(misread)?)));
+    }
+    if line.contains("ttng.async_tma_copy_global_to_local ") {
+        let (_, to) = line.rsplit_once("-> !ttg.memdesc<").ok_or_else(misread)?;
+        return Ok(Some(Event::Box(tile_bytes(to).ok_or_else(misread)?)));
+    }
+    if line.contains("ttng.wait_barrier ") {
+        return Ok(Some(Event::Arrived));
     }
     if line.contains("ttg.async_wait ") {
         let (_, left) = line.split_once("num = ").ok_or_else(misread)?;
@@ -77,7 +92,7 @@ fn left_under_way(events: &[Event]) -> Result<u64, Refusal> {
             Event::Commit => groups.push(std::mem::take(&mut open)),
             Event::Wait(0) => return Err(Refusal::WaitsForAll),
             Event::Wait(left) => waits.push((groups.len(), *left)),
-            Event::Dot => {}
+            Event::Dot | Event::Box(_) | Event::Arrived => {}
         }
     }
     let before = |at: usize, left: usize| match groups.len() {
@@ -87,9 +102,66 @@ fn left_under_way(events: &[Event]) -> Result<u64, Refusal> {
     Ok(waits.into_iter().map(|(at, left)| before(at, left)).min().unwrap_or(0))
 }
 
+/// The fewest bytes that are under way behind a wait of a loop that copies by descriptor, and no other way.
+fn boxes_under_way(before: &[&str], events: &[Event]) -> Result<u64, Refusal> {
+    let misread = |why: &str| Refusal::Flight { line: why.into() };
+    let bytes = |event: &Event| if let Event::Box(bytes) = event { *bytes } else { 0 };
+    let early = before.iter().filter_map(|line| event(line).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let waits = events.iter().filter(|event| matches!(event, Event::Arrived)).count() as u64;
+    let others =
+        events.iter().chain(&early).any(|event| matches!(event, Event::Copy(_) | Event::Commit | Event::Wait(_)));
+    if waits != 1 || others || early.iter().any(|event| matches!(event, Event::Arrived)) {
+        return Err(misread("a loop with copies by descriptor that waits otherwise than once"));
+    }
+    let turn: u64 = events.iter().map(bytes).sum();
+    let first: u64 = events.iter().take_while(|event| !matches!(event, Event::Arrived)).map(bytes).sum();
+    let early: u64 = early.iter().map(bytes).sum();
+    match (early + first).checked_sub(turn) {
+        None => Err(misread("a loop waits for more copies than it asked for")),
+        Some(0) => Err(Refusal::WaitsForAll),
+        Some(left) => Ok(left),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BOXES: &str = "\
+    ttng.async_tma_copy_global_to_local %arg0[%2, %c0] %13, %10, %true : !tt.tensordesc<tensor<16x64xbf16, #s>> -> !ttg.memdesc<16x64xbf16, #s, #smem, mutable>
+    ttng.async_tma_copy_global_to_local %arg0[%2, %c64] %16, %11, %true : !tt.tensordesc<tensor<16x64xbf16, #s>> -> !ttg.memdesc<16x64xbf16, #s, #smem, mutable>
+    %19:5 = scf.for %arg4 = %c0_i32 to %c4096_i32 step %c64_i32 iter_args(%arg5 = %cst_0) -> (i32) : i32 {
+      ttng.wait_barrier %64, %63 : !ttg.memdesc<1xi64, #shared1, #smem, mutable>
+      %69 = ttng.warp_group_dot %66, %68, %arg5 {isAsync = true} : !ttg.memdesc<128x64xbf16, #shared, #smem, mutable>
+      ttng.async_tma_copy_global_to_local %arg0[%2, %77] %76, %75, %58 : !tt.tensordesc<tensor<16x64xbf16, #s>> -> !ttg.memdesc<16x64xbf16, #s, #smem, mutable>
+      scf.yield %60
+    }
+";
+
+    #[test]
+    fn of_copies_by_descriptor_the_oldest_is_waited_for_and_the_others_are_under_way() {
+        let boxed = 16 * 64 * 2;
+        assert_eq!(bytes(BOXES), Ok(boxed));
+        let lines: Vec<&str> = BOXES.lines().collect();
+        let of = |places: &[usize]| bytes(&places.iter().map(|at| format!("{}\n", lines[*at])).collect::<String>());
+        assert_eq!(of(&[0, 0, 1, 2, 3, 4, 5, 6, 7]), Ok(2 * boxed));
+        // Asked for in front of the wait.
+        assert_eq!(of(&[0, 1, 2, 5, 3, 4, 6, 7]), Ok(2 * boxed));
+        assert_eq!(of(&[0, 2, 3, 4, 5, 6, 7]), Err(Refusal::WaitsForAll));
+        for wrong in [
+            &[2, 3, 4, 5, 6, 7][..],
+            &[0, 1, 2, 4, 5, 6, 7],
+            &[0, 1, 2, 3, 3, 4, 5, 6, 7],
+            &[0, 1, 3, 2, 3, 4, 5, 6, 7],
+        ] {
+            assert!(matches!(of(wrong), Err(Refusal::Flight { .. })), "{wrong:?}");
+        }
+        let copied = LOOP.lines().nth(5).unwrap();
+        let mixed = BOXES.replace("      scf.yield", &format!("{copied}\n      scf.yield"));
+        assert!(matches!(bytes(&mixed), Err(Refusal::Flight { .. })));
+        let odd = BOXES.replace("-> !ttg.memdesc<16x64xbf16", "-> !ttg.memdesc<16x?xbf16");
+        assert!(matches!(bytes(&odd), Err(Refusal::Flight { .. })));
+    }
 
     const LOOP: &str = "\
     %50 = ttg.async_commit_group tokens %49

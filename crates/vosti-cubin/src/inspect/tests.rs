@@ -1,7 +1,8 @@
 //! A kernel in a few lines that passes every check, then one breach of each check: every check can fail.
 
 use super::*;
-use vosti_kernels::parse_stem;
+use vosti_kernels::{CompileOptions, parse_stem};
+use vosti_ptx::Descriptor;
 
 const STEM: &str = "linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1";
 
@@ -76,7 +77,8 @@ fn contract() -> &'static Contract {
 
 fn sound() -> Artifact {
     let spec = parse_stem(STEM).unwrap();
-    let start = start::start(&spec, contract(), CompileOptions { num_warps: 4, num_stages: 4 }, Arch::Sm90);
+    let start =
+        start::start(&spec, contract(), CompileOptions { num_warps: 4, num_stages: 4, descriptors: false }, Arch::Sm90);
     Artifact {
         ttir: vosti_kernels::ttir(&spec).unwrap().into(),
         spec,
@@ -102,6 +104,7 @@ fn sound() -> Artifact {
             ptxas_level: 3,
             target: "sm_90a".into(),
             triton: "3.6.0".into(),
+            descriptors: vec![],
         },
     }
 }
@@ -336,4 +339,219 @@ fn a_kernel_for_one_architecture_is_refused_for_another() {
         let refused = inspect(&sound(), contract(), arch).unwrap_err().to_string();
         assert!(refused.contains(&arch.assembled()), "{refused}");
     }
+}
+
+const COPIED: &str = "linear-bf16-BK64-BM128-BN128-K576-N960-SWAP1";
+
+/// The kernel of a high row tile, whose tiles are copied by descriptor: two stages of 16,384 bytes each, and one in its loop.
+fn copied() -> Artifact {
+    let mut artifact = sound();
+    artifact.spec = parse_stem(COPIED).unwrap();
+    artifact.ttir = vosti_kernels::ttir(&artifact.spec).unwrap().into();
+    let copy = |param: usize| {
+        let map = ["%rd3", "", "%rd4"][param];
+        format!(
+            "\t@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [{map}, {{%r12, %r3}}], [%r8];\n"
+        )
+    };
+    let stage = format!("\tmbarrier.arrive.expect_tx.shared.b64 _, [%r8], 32768;\n{}{}", copy(0), copy(2));
+    let begin = "\tmov.b64 \t%rd15, linear_param_0;\n\tmov.b64 \t%rd16, linear_param_2;\n\tcvta.param.u64 \t%rd4, %rd16;\n\
+        \tcvta.param.u64 \t%rd3, %rd15;\n\t@%p22 mbarrier.init.shared::cta.b64 [%r8], 1;\n";
+    let threads = "\tcp.async.cg.shared.global [ %r1 + 0 ], [ %rd1 + 0 ], 0x10, %r2;\n";
+    let waits = "\tmbarrier.try_wait.parity.shared.b64 %p2, [%r22], %r221;\n";
+    let ends = "\tmbarrier.inval.shared::cta.b64 [%r8];\n\tret;";
+    let options = CompileOptions { num_warps: 8, num_stages: 3, descriptors: true };
+    let start = start::start(&artifact.spec, contract(), options, Arch::Sm90);
+    artifact.ptx = PTX
+        .replace("// %bb.0:\n", &start)
+        .replace(".param .u64 .ptr .global .align 1 linear_param_0", ".param .align 64 .b8 linear_param_0[128]")
+        .replace(".param .u64 .ptr .global .align 1 linear_param_2", ".param .align 64 .b8 linear_param_2[128]")
+        .replace(".reqntid 128", ".reqntid 256")
+        .replace("$L__BB0_2:\n", &format!("{begin}{stage}{stage}$L__BB0_2:\n{waits}"))
+        .replace(threads, &stage)
+        .replace("\tret;", ends);
+    let copies = "        /*0050*/                   UTMALDG.2D [UR16], [UR4], desc[URZ] ;\n".repeat(6);
+    artifact.sass = format!("{SASS}{copies}");
+    let tile = |param: usize| {
+        let ty = "!tt.tensordesc<tensor<128x64xbf16, #shared>>, !ttg.memdesc<1xi64, #s1, #smem, mutable>";
+        format!(
+            "ttng.async_tma_copy_global_to_local %arg{param}[%2, %c0] %13, %10, %true : {ty} -> !ttg.memdesc<128x64xbf16, #shared, #smem, mutable>\n"
+        )
+    };
+    let stage = |margin: &str| format!("{margin}{}{margin}{}", tile(0), tile(2));
+    let map = "!tt.tensordesc<tensor<128x64xbf16, #shared>>";
+    artifact.ttgir = format!(
+        "#shared = #ttg.nvmma_shared<{{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}}>\nmodule {{\n  \
+         tt.func public @linear(%arg0: {map}, %arg1: !tt.ptr<i32>, %arg2: {map}, %arg3: !tt.ptr<bf16>) {{\n{0}{0}    \
+         scf.for %arg4 = %c0 to %c576 step %c64 {{\n      ttng.wait_barrier %9, %8\n      \
+         %10 = ttng.warp_group_dot %1, %2, %arg6\n{1}    }}\n  }}\n}}\n",
+        stage("    "),
+        stage("      ")
+    );
+    artifact.metadata.num_warps = 8;
+    artifact.metadata.num_stages = 3;
+    let of = |param| Descriptor { param, tile: [128, 64], elem: 2, swizzle: 128 };
+    artifact.metadata.descriptors = vec![of(0), of(2)];
+    artifact
+}
+
+#[test]
+fn a_kernel_that_copies_by_descriptor_passes_and_may_replace_one_that_does_not() {
+    let facts = inspect(&copied(), contract(), Arch::Sm90).unwrap();
+    assert_eq!((facts.params, facts.async_copies, facts.in_flight, facts.ahead), (6, 6, 32_768, 0));
+    let mut low = sound();
+    low.ttgir = low.ttgir.replace("tt.reduce", "tt.other");
+    let low = inspect(&low, contract(), Arch::Sm90).unwrap();
+    assert_eq!(interchangeable(&low, &facts), Ok(()));
+    let mut other = copied();
+    other.ptx = other.ptx.replace("m64n128k16", "m64n128k8");
+    let other = inspect(&other, contract(), Arch::Sm90).unwrap();
+    assert!(matches!(interchangeable(&low, &other), Err(Refusal::OtherKinds { .. })));
+}
+
+#[test]
+fn each_breach_of_copies_by_descriptor_is_refused_by_name() {
+    type Field = fn(&mut Artifact) -> &mut String;
+    let (ptx, sass, ttgir): (Field, Field, Field) = (|a| &mut a.ptx, |a| &mut a.sass, |a| &mut a.ttgir);
+    let copy = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd3";
+    let cases: [(Field, &str, &str, &str); 26] = [
+        (
+            ptx,
+            ".param .align 64 .b8 linear_param_0[128]",
+            ".param .u64 linear_param_0",
+            "maps at [0, 2], its PTX takes 6 (.u64",
+        ),
+        (ptx, "linear_param_2[128]", "linear_param_2[64]", "maps at [0, 2], its PTX takes 6 (map .u64 .align"),
+        (ptx, ".param .align 64 .b8 linear_param_0", ".param .align 32 .b8 linear_param_0", "6 (.align"),
+        (
+            ptx,
+            ".param .u64 .ptr .global .align 1 linear_param_3",
+            ".param .align 64 .b8 linear_param_3[128]",
+            "map map .u64",
+        ),
+        (
+            ptx,
+            copy,
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd9",
+            "of parameter 0 it copies 0 boxes for 3",
+        ),
+        (
+            ptx,
+            copy,
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r13], [%rd4",
+            "of parameter 0 it copies 0 boxes for 3",
+        ),
+        (ptx, "cvta.param.u64 \t%rd3, %rd15", "cvta.param.u64 \t%rd3, %rd16", "of parameter 0 it copies 0 boxes"),
+        (
+            ptx,
+            "cvta.param.u64 \t%rd3, %rd15;",
+            "cvta.param.u64 \t%rd3, %rd15;\n\tadd.s64 %rd3, %rd3, 128;",
+            "of parameter 0 it copies 0",
+        ),
+        (ptx, "mov.b64 \t%rd15, linear_param_0", "mov.b64 \t%rd15, linear_param_3", "of parameter 0 it copies 0"),
+        (
+            ptx,
+            "\tret;",
+            &format!("\t{copy}, {{%r1, %r2}}], [%r8];\n\tret;"),
+            "of parameter 0 it copies 4 boxes for 3 tiles",
+        ),
+        (
+            ptx,
+            "\tret;",
+            &format!("\t{}, {{%r1, %r2}}], [%r8];\n\tret;", copy.replace("%rd3", "%rd9")),
+            "6 of its 7 copies are through them",
+        ),
+        (
+            ptx,
+            ".tensor.2d.",
+            ".tensor.3d.",
+            "it has `cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes` beside",
+        ),
+        (
+            ptx,
+            "\tret;",
+            "\tcp.async.cg.shared.global [%r1], [%rd1], 16;\n\tret;",
+            "it has `cp.async.cg.shared.global` beside",
+        ),
+        (
+            ptx,
+            "\tret;",
+            "\tcp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd3, {%r1, %r2}], [%r3];\n\tret;",
+            "`cp.async.bulk.tensor.2d.global",
+        ),
+        (ptx, "\tret;", "\tmbarrier.arrive.shared.b64 _, [%r8];\n\tret;", "it has `mbarrier.arrive.shared.b64` beside"),
+        (
+            ptx,
+            "\tret;",
+            "\ttensormap.replace.tile.global_address.global.b1024.b64 [%rd3], %rd1;\n\tret;",
+            "it has `tensormap.replace",
+        ),
+        (ptx, "[%r8], 32768", "[%r8], 32752", "waits for Some(98256) bytes and copies 98304"),
+        (ptx, "[%r8], 32768", "[%r8], %r9", "waits for None bytes"),
+        (sass, "UTMALDG.2D", "UTMALDG.3D", "it has `UTMALDG.3D` beside"),
+        (sass, "REDUX.SUM", "UTMASTG.2D", "it has `UTMASTG.2D` beside"),
+        (sass, "REDUX.SUM UR4, R3", "UTMALDG.2D [UR16], [UR4]", "and 7 in machine code"),
+        (ttgir, "swizzlingByteWidth = 128", "swizzlingByteWidth = 64", "its TTGIR has (0, [128, 64], 64)"),
+        (ttgir, "transposed = false", "transposed = true", "its TTGIR has 0 of them, and its record 2"),
+        (
+            ttgir,
+            "%arg0: !tt.tensordesc<tensor<128x64x",
+            "%arg0: !tt.tensordesc<tensor<64x64x",
+            "its TTGIR has (0, [64, 64], 128)",
+        ),
+        (ttgir, "local %arg2[", "local %arg5[", "of parameter 2 it copies 3 boxes for 0 tiles"),
+        (ttgir, "ttng.wait_barrier", "ttng.arrive_barrier", "waits otherwise than once"),
+    ];
+    for (field, from, to, says) in cases {
+        let mut broken = copied();
+        let text = field(&mut broken);
+        assert!(text.contains(from), "{from}");
+        *text = text.replace(from, to);
+        let refused = refusal(&broken).to_string();
+        assert!(refused.contains(says), "{to}: {refused}");
+    }
+    type Breach = fn(&mut Artifact);
+    let breaches: [(Breach, &str); 12] = [
+        (|a| a.metadata.descriptors.clear(), "its PTX takes 6 (map"),
+        (|a| _ = a.metadata.descriptors.pop(), "with tensor maps at [0], its PTX takes"),
+        (|a| a.metadata.descriptors.swap(0, 1), "not in the parameters' order"),
+        (|a| a.metadata.descriptors[0].swizzle = 64, "no tensor map can be"),
+        (
+            |a| a.metadata.descriptors[0].swizzle = 0,
+            "its TTGIR has (0, [128, 64], 128), and its record (0, [128, 64], 0)",
+        ),
+        (|a| a.metadata.descriptors[0].swizzle = 96, "no tensor map can be"),
+        (|a| a.metadata.descriptors[0].elem = 4, "no tensor map can be"),
+        (|a| a.metadata.descriptors[0].tile = [512, 64], "no tensor map can be"),
+        (|a| a.metadata.descriptors[0].tile = [64, 64], "and its record (0, [64, 64], 128)"),
+        (|a| a.metadata.descriptors[0].tile = [0, 64], "no tensor map can be"),
+        (|a| a.metadata.descriptors[0].tile = [128, 4], "no tensor map can be"),
+        // Rows of 1,160 bytes.
+        (
+            |a| {
+                a.spec.constants.insert("K".into(), 580.into());
+                a.ttir = vosti_kernels::ttir(&a.spec).unwrap().into();
+            },
+            "no tensor map can be",
+        ),
+    ];
+    for (breach, says) in breaches {
+        let mut broken = copied();
+        breach(&mut broken);
+        let refused = refusal(&broken).to_string();
+        assert!(refused.contains(says), "{says}: {refused}");
+    }
+    // Copies by descriptor in a kernel whose record has none, and on a target whose copies nothing has executed.
+    let mut broken = sound();
+    broken.sass = broken.sass.replace("REDUX.SUM", "UBLKCP");
+    assert!(refusal(&broken).to_string().contains("it has `UBLKCP`, and its record has no descriptor"));
+    let mut broken = sound();
+    broken.ptx = broken.ptx.replace("\tret;", &format!("\t{copy}, {{%r1, %r2}}], [%r8];\n\tret;"));
+    assert!(refusal(&broken).to_string().contains("and its record has no descriptor"));
+    let mut other = copied();
+    for text in [&mut other.ptx, &mut other.sass, &mut other.metadata.target] {
+        *text = text.replace("sm_90a", "sm_100a").replace("EF_CUDA_SM90", "EF_CUDA_SM100");
+    }
+    let refused = inspect(&other, contract(), Arch::Sm100).unwrap_err().to_string();
+    assert!(refused.contains("sm100 has none here"), "{refused}");
 }

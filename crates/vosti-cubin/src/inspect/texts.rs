@@ -2,14 +2,15 @@
 
 use super::Reduction;
 use crate::error::Refusal;
+use std::fmt;
 
 /// A PTX module with one kernel.
 #[derive(Debug)]
 pub struct Ptx<'a> {
     /// The architecture, such as `sm_90a`.
     pub target: &'a str,
-    /// The type of each parameter, such as `.u64`.
-    pub params: Vec<&'a str>,
+    /// Its parameters.
+    pub params: Vec<Param<'a>>,
     /// The numbers of `.reqntid`: threads of a block on each axis that is named.
     pub threads: Vec<u32>,
     /// Every statement that is not a directive, with its labels and predicate.
@@ -35,7 +36,8 @@ impl<'a> Ptx<'a> {
         let (head, body) = rest.split_once('{').ok_or_else(|| missing("body"))?;
         let params = list.split(',').map(|param| param.split_whitespace().collect::<Vec<_>>());
         let params = params.filter(|words| !words.is_empty()).map(|words| match words[..] {
-            [".param", ty, ..] => Ok(ty),
+            [".param", ".align", "64", ".b8", name] if name.ends_with("[128]") => Ok(Param::Map),
+            [".param", ty, ..] => Ok(Param::Of(ty)),
             _ => Err(Refusal::Ptx(format!("`{}` is not a parameter", words.join(" ")))),
         });
         let threads = head.lines().find_map(|line| line.trim().strip_prefix(".reqntid"));
@@ -52,6 +54,24 @@ impl<'a> Ptx<'a> {
     }
 }
 
+/// A parameter of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param<'a> {
+    /// Its type, such as `.u64`.
+    Of(&'a str),
+    /// A tensor map: 128 bytes, at a multiple of 64.
+    Map,
+}
+
+impl fmt::Display for Param<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Param::Of(ty) => ty,
+            Param::Map => "map",
+        })
+    }
+}
+
 /// What stands between semicolons, braces and ends of lines, without comments and directives.
 pub(super) fn statements(body: &str) -> Vec<&str> {
     let lines = body.lines().map(|line| line.split("//").next().unwrap_or(""));
@@ -60,7 +80,7 @@ pub(super) fn statements(body: &str) -> Vec<&str> {
 }
 
 /// The first word of a statement behind its labels and predicate.
-fn opcode(statement: &str) -> Option<&str> {
+pub(super) fn opcode(statement: &str) -> Option<&str> {
     let mut words = statement.split_whitespace().skip_while(|word| word.starts_with('@') || word.ends_with(':'));
     words.next().filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
 }

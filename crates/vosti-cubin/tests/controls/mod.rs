@@ -154,6 +154,53 @@ pub const OF_SM90: &[Control] = controls! {
     "a tile is stored over one that a product reads", "linear_int-", "was changed while a matrix product was reading it", |t| {
         without(t, "wgmma.wait_group", 1)
     };
+    // Tiles that are copied by descriptor: three stages, each with a counter.
+    "a wait for tiles is left out", "linear_bias-", UNDER_WAY, |t| line(t, "mbarrier.try_wait", 0, |_| "mov.pred complete, -1;".into());
+    "a wait for tiles has the other parity", "linear_bias-", "nobody ends this wait", |t| {
+        let asks = t.lines().find(|line| line.contains("mbarrier.try_wait"))?;
+        let parity = asks.trim_end_matches(';').rsplit(", ").next()?;
+        let other = format!(".reg .b32 other;\nxor.b32 other, {parity}, 1;\nwaitLoop:");
+        line(&with(t, "mbarrier.try_wait", 0, &format!(" {parity};"), " other;")?, "waitLoop:", 0, |_| other.clone())
+    };
+    "a counter is told of too many bytes", "linear_bias-", "told of 32784 bytes in a phase, and 32768 came", |t| {
+        with(t, "expect_tx", -1, "32768", "32784")
+    };
+    "a counter is told of too few bytes", "linear_bias-", "told of 32752 bytes in a phase, and 32768 came", |t| {
+        with(t, "expect_tx", 0, "32768", "32752")
+    };
+    "rows and columns of a box are exchanged", "linear_bias-", BITS, |t| {
+        line(t, "cp.async.bulk", -1, |line| {
+            let (head, rest) = line.split_once('{').unwrap_or((line, ""));
+            let (place, rest) = rest.split_once('}').unwrap_or((rest, ""));
+            let (column, row) = place.split_once(", ").unwrap_or((place, ""));
+            format!("{head}{{{row}, {column}}}{rest}")
+        })
+    };
+    "a counter is not made", "linear_bias-", "no mbarrier is at", |t| without(t, "mbarrier.init", 1);
+    "a counter is made twice", "linear_bias-", "where a valid mbarrier is", |t| {
+        line(t, "mbarrier.init", 1, |line| format!("{line}\n{line}"))
+    };
+    "a counter expects two threads", "linear_bias-", "nobody ends this wait", |t| with(t, "mbarrier.init", 0, "], 1;", "], 2;");
+    "all threads tell a counter of bytes", "linear_bias-", "and one more comes", |t| {
+        line(t, "expect_tx", 0, |line| line.trim_start().split_once(' ').map_or(String::new(), |(_, line)| line.into()))
+    };
+    "all threads of a warp copy a tile", "linear_bias-", UNDER_WAY, |t| {
+        line(t, "elect.sync", 0, |line| {
+            let leader = line.split(['|', ',']).nth(1).unwrap_or("");
+            format!("{line}\nmov.pred {leader}, -1;")
+        })
+    };
+    "tiles are copied over those of products under way", "linear_bias-", "was changed while a matrix product was reading it", |t| {
+        without(t, "wgmma.wait_group", 0)
+    };
+    "tiles are read before the launches before have ended", "linear_bias-", EARLY, |t| {
+        with(t, "griddepcontrol.wait", 0, "griddep", "setp.eq.b32 %p1, 1, 0; @%p1 griddep")
+    };
+    "the gate's tile is copied twice", "linear_glu-", BITS, |t| {
+        let copies: Vec<&str> = t.lines().filter(|line| line.contains("cp.async.bulk")).collect();
+        let place = |line: &str| Some(line.split_once('{')?.1.split_once('}')?.0.to_string());
+        with(t, "cp.async.bulk", 2, &place(copies[2])?, &place(copies[1])?)
+    };
     // Stores of states.
     "a state is taken before it is there", "store_delta-", EARLY, |t| without(t, "griddepcontrol.wait", 0);
     "a matrix of values is not stored", "store_delta-", BITS, |t| without(t, "stmatrix", 0);

@@ -13,7 +13,7 @@
 mod data;
 mod sides;
 
-use crate::device::CudaDevice;
+use crate::device::{CudaDevice, maps_of};
 use crate::driver::Driver;
 use crate::error::CudaError;
 use data::{Random, differ, get};
@@ -124,6 +124,8 @@ struct Lab {
     kernel: usize,
     /// The kernel of the case's other launch: one that this kernel may replace, or itself.
     twin: usize,
+    /// The launch in which it runs.
+    launch: usize,
     spec: Spec,
     proved: Arc<Proved>,
     /// The contract's shape for this specialisation.
@@ -228,6 +230,7 @@ impl<D: Driver> CudaDevice<D> {
         Lab {
             kernel,
             twin: twin.kernel,
+            launch: first,
             spec: code.spec.clone(),
             proved: code.proved.clone(),
             shape,
@@ -319,7 +322,8 @@ impl<D: Driver> CudaDevice<D> {
         for (param, bytes) in lab.params.iter().zip(&side.buffers).filter(|(_, bytes)| !bytes.is_empty()) {
             self.driver.upload(param.at, bytes)?;
         }
-        self.wiring.kernels[kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers)?;
+        let maps = maps_of(&self.maps, lab.launch, kernel);
+        self.wiring.kernels[kernel].launch(&mut self.driver, side.extent(side.spare), &lab.pointers, maps)?;
         for (param, bytes) in lab.params.iter().zip(&mut side.buffers) {
             if lab.shape.writes(param.role) {
                 self.driver.download(&mut [(param.at, &mut bytes[..])])?;

@@ -10,6 +10,7 @@ pub(super) fn number(word: &str, width: Width) -> Known<u64> {
         Width::Bits16 => 0xffff,
         Width::Bits32 => 0xffff_ffff,
         Width::Bits64 => u64::MAX,
+        Width::Map => return None,
     };
     if let Some(bits) = word.strip_prefix("0f") {
         return (width == Width::Bits32 && bits.len() == 8).then(|| u64::from_str_radix(bits, 16).ok())?;

@@ -4,7 +4,7 @@ mod sampling;
 mod serve;
 
 pub use super::values::Device;
-use super::values::{Activations, Products, Weights, at_least_one, date, device, isa, size, threads, whole};
+use super::values::{Activations, Copying, Products, Weights, at_least_one, date, device, isa, size, threads, whole};
 use crate::catalogue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -540,6 +540,10 @@ pub struct Prepare {
     /// Execute each kernel's PTX on this processor, on small cases, and compare with the tile interpreter bit for bit
     #[arg(long)]
     pub execute: bool,
+
+    /// How the kernels copy the tiles of large products; no result depends on it
+    #[arg(long, value_enum, default_value = "descriptors")]
+    pub copies: Copying,
 
     /// Estimate how long steps take on a card, kernel by kernel: a calculation from named constants, no measurement
     #[arg(long)]

@@ -5,6 +5,7 @@ use super::arguments::Prepare;
 use super::bar::{Bar, Unit};
 use super::interrupt::without_steps;
 use super::output::print;
+use super::values::Copying;
 use super::{Outcome, open};
 use crate::estimate::card::{CARDS, CONSTANTS, Card};
 use crate::estimate::{self, Step};
@@ -18,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use vosti_admission::Bundle;
 use vosti_admission::manifest::Model as Files;
 use vosti_cubin::toolchain::REQUIREMENT;
-use vosti_cubin::{Arch, Artifact, Counter, Cubin, Executed, Kept, Toolchain};
+use vosti_cubin::{Arch, Artifact, Copies, Counter, Cubin, Executed, Kept, Toolchain};
 use vosti_engine::progress::Progress;
 use vosti_kernels::{Admitted, CPU, Spec};
 use vosti_model::{ModelPlan, Target};
@@ -26,6 +27,7 @@ use vosti_model::{ModelPlan, Target};
 pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
     anyhow::ensure!(!arguments.execute || target != CPU, "--execute needs a GPU target");
+    anyhow::ensure!(arguments.copies == Copying::Descriptors || target != CPU, "--copies needs a GPU target");
     let card = arguments.report.then(|| card(arguments)).transpose()?;
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
@@ -67,7 +69,7 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
 /// A plan's kernels for the GPU of a command that has no bundle.
 pub fn for_gpu(target: &str, plan: &ModelPlan, admitted: &Admitted) -> Result<Vec<Cubin>> {
     let specs = vosti_model::plan::specs(plan);
-    checked(without_steps(|| compiled(target, &specs, None))?, plan, admitted, target)
+    checked(without_steps(|| compiled(target, &specs, None, Copies::default()))?, plan, admitted, target)
 }
 
 /// Every specialisation of the plan, compiled and checked. `counters` gets those that a report can execute.
@@ -79,7 +81,7 @@ fn compile(
 ) -> Result<Vec<Cubin>> {
     let target = arguments.target.as_str();
     let specs = vosti_model::plan::specs(plan);
-    let artifacts = compiled(target, &specs, arguments.python.as_deref())?;
+    let artifacts = compiled(target, &specs, arguments.python.as_deref(), arguments.copies.into())?;
     let executed = if arguments.execute { execute(&artifacts)? } else { vec![None; artifacts.len()] };
     if arguments.report {
         let counter = |artifact: &Artifact| Some((artifact.spec.to_string(), Counter::of(artifact)?));
@@ -92,14 +94,14 @@ fn compile(
 
 /// Specialisations, compiled from their proved texts: by this Python, or else by an environment of the user's cache, where what it
 /// made before is kept.
-fn compiled(target: &str, specs: &[Spec], python: Option<&Path>) -> Result<Vec<Artifact>> {
+fn compiled(target: &str, specs: &[Spec], python: Option<&Path>, copies: Copies) -> Result<Vec<Artifact>> {
     let tells = |count: usize| tell!("compiling    {count} kernels for {target}");
     if let Some(python) = python {
         tells(specs.len());
-        return Ok(Toolchain::with_python(python.into()).compile_checked_in(target, specs)?);
+        return Ok(Toolchain::with_python(python.into()).copying(copies).compile_checked_in(target, specs)?);
     }
     let cache = Cache::of_user()?;
-    Kept::at(cache.kernels()).compiled(target, specs, |missing| {
+    Kept::at(cache.kernels()).copying(copies).compiled(target, specs, |missing| {
         tell!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
         let tool = Toolchain::install(&cache.tool(REQUIREMENT))?;
         tells(missing);

@@ -54,6 +54,24 @@ pub enum Activations {
     Eight,
 }
 
+/// How kernels for a GPU copy the tiles of large products.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copying {
+    /// By descriptor (TMA), where a target has that: sm90
+    Descriptors,
+    /// By all threads, as other kernels do
+    Threads,
+}
+
+impl From<Copying> for vosti_cubin::Copies {
+    fn from(copying: Copying) -> Self {
+        match copying {
+            Copying::Descriptors => Self::Descriptors,
+            Copying::Threads => Self::Threads,
+        }
+    }
+}
+
 /// A seed, as servers and Python take it: an integer of 64 bits, a negative one for its two's complement. -1 draws a fresh one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seed {
