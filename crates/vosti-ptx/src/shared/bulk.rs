@@ -6,9 +6,9 @@
 //! when all arrivals that it expects and all bytes that it was told of have come ("Phase of the mbarrier object",
 //! "tx-count").
 //!
-//! A copy's own access to its counter needs no proxy fence behind `mbarrier.init` (PTX ISA 9.3, "cp.async.bulk.tensor":
-//! it is by the generic proxy). Its bytes do, where a thread read or wrote them before ("Async Proxy"): of several readers
-//! the last is checked.
+//! No proxy fence is asked between `mbarrier.init` and a copy's own access to its counter: Triton writes none. That the ISA
+//! asks for none is not established here; examples of others have one. A copy's bytes need one where a thread read or wrote
+//! them before ("Async Proxy"): of several readers the last is checked.
 //!
 //! That an arrival orders what its thread did before it is not taken into account, nor a barrier of some warps: where such an
 //! order might count, an execution says that it is not known.
