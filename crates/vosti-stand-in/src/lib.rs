@@ -24,9 +24,9 @@ use vosti_cuda::driver::{
 };
 use vosti_cuda::host::HostMemory;
 use vosti_model::{ModelPlan, Target};
+use vosti_tile::Kernel;
 use vosti_tile::interp::{Options, Undefined, run};
 use vosti_tile::numerics::FloatMode;
-use vosti_tile::Kernel;
 
 /// The target whose GPU it stands for.
 pub const TARGET: &str = "cuda-sm90";
