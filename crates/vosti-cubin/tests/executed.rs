@@ -206,9 +206,9 @@ fn most_random_edits_of_a_text_are_seen() {
     let edits = Edit::some(&artifact.ptx, 8, 1);
     let seen = on_all_cores(&edits, |edit| (edit.to_string(), cases.see(&compiled(artifact), edit)));
     let many = |like: fn(&Seen) -> bool| seen.iter().filter(|(_, seen)| like(seen)).count();
-    assert_eq!((seen.len(), many(|seen| matches!(seen, Seen::Stopped(_) | Seen::Bits))), (46, 38), "{seen:#?}");
-    // A zero that a load replaces in every thread, and a barrier that another one stands beside.
-    assert_eq!(many(|seen| *seen == Seen::Unused), 1, "{seen:#?}");
+    assert_eq!((seen.len(), many(|seen| matches!(seen, Seen::Stopped(_) | Seen::Bits))), (46, 37), "{seen:#?}");
+    // A zero that a load replaces in every thread and the step of a loop that goes once; a barrier that another one stands beside.
+    assert_eq!(many(|seen| *seen == Seen::Unused), 2, "{seen:#?}");
     assert_eq!(many(|seen| *seen == Seen::Nothing), 1, "{seen:#?}");
 }
 

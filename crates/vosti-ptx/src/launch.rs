@@ -127,7 +127,7 @@ impl Kernel {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         let mut counts = vec![Counts::default(); blocks.len()];
         shuffle(&mut order, &mut random);
-        let elected = random.as_mut().map_or(0, |random| random.next_u64() % 32) as u32;
+        let elected = launch.seed.map_or(0, |seed| SplitMix64::seed_from_u64(!seed).next_u64() % 32) as u32;
         let mut shared = Shared::new(launch.shared);
         for i in order {
             shared.begin();

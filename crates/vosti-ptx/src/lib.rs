@@ -1,8 +1,8 @@
 //! Executes PTX on a processor: the part that Triton makes of Vosti's kernels, as strictly as the PTX ISA says.
 //!
 //! [`Kernel::read`] decodes a text once; [`Kernel::run`] runs a launch's threads, warps and blocks. An instruction that is not
-//! known, an address outside a buffer, a race, a barrier that not all reach, a copy that is used before its wait and a number
-//! that was never written are errors, where a GPU would compute something.
+//! known, an address outside a buffer, a race, a barrier that not all reach, a wait without an end, a copy that is used before its
+//! wait and a number that was never written are errors, where a GPU would compute something.
 //!
 //! It says nothing about ptxas, about what a tensor core adds inside one instruction, or about time. Read next:
 //! [`decode`], [`warp`], [`shared`]; then [`compare`], which compares with the tile interpreter, [`edits`], which
