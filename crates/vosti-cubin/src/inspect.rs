@@ -96,7 +96,7 @@ fn examine(artifact: &Artifact, arch: Arch, contract: &Contract) -> Result<Facts
     threads(&ptx, metadata)?;
     launchable(metadata, arch)?;
     let texts = (&ptx, &sass, &*artifact.ttgir);
-    descriptors::copies(texts, metadata, (contract, &kernel, &artifact.spec), arch)?;
+    descriptors::copies(texts, metadata, (contract, &kernel, &artifact.spec))?;
     let options = metadata.options();
     early::waits(&ptx, &sass, metadata, &start::start(&artifact.spec, contract, options, arch))?;
     order_of_additions(&ptx, &sass)?;
@@ -195,6 +195,7 @@ pub fn launchable(metadata: &Metadata, arch: Arch) -> Result<(), Refusal> {
         (metadata.launch_pdl && !arch.launches_early(), "programmatic dependent launch"),
         (metadata.launch_cooperative_grid, "a cooperative launch"),
         (metadata.num_ctas != 1, "clusters of blocks"),
+        (!metadata.descriptors.is_empty() && !arch.copies_by_descriptor(), "copies by descriptor"),
     ];
     match needs.into_iter().find(|(needed, _)| *needed) {
         Some((_, what)) => Err(Refusal::Launch { what }),

@@ -6,7 +6,6 @@
 
 use super::texts::{self, Param, Ptx, Sass};
 use super::{Metadata, Refusal, stem};
-use crate::arch::Arch;
 use std::ops::RangeInclusive;
 use vosti_contract::{Const, Contract, Role, expr};
 use vosti_kernels::Spec;
@@ -46,7 +45,6 @@ pub(super) fn copies(
     (ptx, sass, ttgir): (&Ptx, &Sass, &str),
     metadata: &Metadata,
     (contract, kernel, spec): (&Contract, &Kernel, &Spec),
-    arch: Arch,
 ) -> Result<(), Refusal> {
     let refuse = |why: String| Err(Refusal::Descriptors { why });
     let list = &metadata.descriptors;
@@ -56,9 +54,6 @@ pub(super) fn copies(
         let copies = ptx.opcodes.iter().find(|op| op.starts_with("cp.async.bulk") || op.starts_with("tensormap"));
         let found = copies.or_else(|| sass.opcodes.iter().find(in_sass));
         return found.map_or(Ok(()), |op| refuse(format!("it has `{op}`, and its record has no descriptor")));
-    }
-    if !arch.copies_by_descriptor() {
-        return refuse(format!("{arch} has none here"));
     }
     if !list.windows(2).all(|two| two[0].param < two[1].param) {
         return refuse("they are not in the parameters' order, each once".into());
