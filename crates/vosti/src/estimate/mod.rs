@@ -361,7 +361,7 @@ mod tests {
         let of = |step| launches::of(&plan, &cubins, &card, step).unwrap();
         let decode = Step { sequences: 4, tokens: 1, depth: 2048, draws: false };
         let all = of(decode);
-        assert_eq!(all.len(), 325);
+        assert_eq!(all.len(), 293);
         let least = Least::of(&plan, decode.case(), 2.0).per_token().1 * 4.0;
         let bytes: f64 = all.iter().map(|work| work.memory_bytes).sum();
         assert!((1.0..1.02).contains(&(bytes / least)), "{}", bytes / least);
