@@ -4,9 +4,9 @@
 
 Reads {"arch": 90, "shared_max", "kernels": [{"stem", "ttir", "num_warps", "num_stages", "descriptors", "start"}]}, where
 shared_max is the bytes of shared memory that a block may have, ttir the text, descriptors whether its tiles are copied by
-descriptor, and start the PTX that its kernel begins with, and writes OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The stages start at the backend's own TTIR passes, which
-`triton.compile` would skip for a text. This script calls ptxas itself, so that its flags are in one place and its
-report is kept. No cache is read.
+descriptor, and start the PTX that its kernel begins with, and writes OUT_DIR/<stem>.{ttgir,ptx,cubin,sass,log,json}. The
+stages start at the backend's own TTIR passes, which `triton.compile` would skip for a text. This script calls ptxas itself,
+so that its flags are in one place and its report is kept. No cache is read.
 """
 import json
 import os

@@ -45,31 +45,3 @@ def rotated(qkv, positions, cos, sin, norm_w, m, row, col, STRIDE, HALF, NORM, E
 def half(out, x, m, row, col, WIDTH, HALF, BM: tl.constexpr, HP: tl.constexpr):
     tile = tl.make_block_ptr(out + col, (m, HALF), (WIDTH, 1), (row, 0), (BM, HP), (1, 0))
     tl.store(tile, x.to(out.dtype.element_ty), boundary_check=(0, 1))
-
-
-@triton.jit
-def stored(qkv, positions, slots, cos, sin, norm_w, cache_k, cache_v, m, row, head, KV_HEADS, HALF, PACKED, K_FIRST,
-           V_FIRST, NORM, V_NORM, EPS, PAGE: tl.constexpr, BM: tl.constexpr, HP: tl.constexpr):
-    """Writes the key and the value of a KV head. A number that is not finite is stored as 0, because attention multiplies masked
-    lanes by zero, and `0 * inf` is not 0. So is a number above the largest BF16, which the cast could make infinite."""
-    LARGEST: tl.constexpr = 3.3895313892515355e38
-    D = 2 * HALF
-    k_a, k_b = rotated(qkv, positions, cos, sin, norm_w, m, row, (K_FIRST + head) * D, PACKED * D, HALF, NORM, EPS, BM,
-                       HP)
-    v = columns(qkv, m, row, (V_FIRST + head) * D, PACKED * D, D, BM, 2 * HP)
-    if V_NORM == 1:
-        v = v * tl.rsqrt(tl.sum(v * v, 1) / D + EPS)[:, None]
-    k_a = tl.where(tl.abs(k_a) <= LARGEST, k_a, 0.0).to(cache_k.dtype.element_ty)
-    k_b = tl.where(tl.abs(k_b) <= LARGEST, k_b, 0.0).to(cache_k.dtype.element_ty)
-    v = tl.where(tl.abs(v) <= LARGEST, v, 0.0).to(cache_v.dtype.element_ty)
-
-    t = row + tl.arange(0, BM)
-    live = (t < m)[:, None]
-    d = tl.arange(0, HP)[None, :]
-    e = tl.arange(0, 2 * HP)[None, :]
-    slot = tl.load(slots + t, mask=t < m, other=0)
-    line = ((slot // PAGE).to(tl.int64) * KV_HEADS + head) * PAGE + slot % PAGE
-    cell = line[:, None] * D + d
-    tl.store(cache_k + cell, k_a, mask=live & (d < HALF))
-    tl.store(cache_k + (cell + HALF), k_b, mask=live & (d < HALF))
-    tl.store(cache_v + (line[:, None] * D + e), v, mask=live & (e < D))

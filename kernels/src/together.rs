@@ -85,6 +85,8 @@ mod tests {
         assert_eq!(mine(vec![store(&[1], 0), after.clone(), after.clone()]), 2, "three in one");
         let attend = Op::Attend { k: 1, q: 1, layer: 3, out: 2, window: None };
         assert_eq!(mine(vec![store(&[1], 0), attend]), 1, "it reads what the store writes");
+        let stored = Op::StoreKv { k: 1, ins: vec![1], layer: 4, back: 0 };
+        assert_eq!(mine(vec![store(&[1], 0), stored]), 1, "two stores");
         assert_eq!(launched(&[after], &bindings()), Err(0), "the first op");
     }
 }

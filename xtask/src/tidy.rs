@@ -215,7 +215,9 @@ fn trusted_files_are_listed(files: &[File]) -> Vec<String> {
     let listed = files.iter().find(|file| file.path == LIST).map_or("", |file| &file.text);
     let beside = files.iter().filter(|file| TRUSTED.iter().any(|folder| file.path.starts_with(folder)));
     let forgotten = beside.filter(|file| !listed.contains(&format!("\"{}\"", file.path)));
-    forgotten.map(|file| format!("{}: trusted, or why not? {LIST} must say", file.path)).collect()
+    let forgotten = forgotten.map(|file| format!("{}: trusted, or why not? {LIST} must say", file.path));
+    let empty = TRUSTED.iter().filter(|folder| files.iter().all(|file| !file.path.starts_with(**folder)));
+    forgotten.chain(empty.map(|folder| format!("{folder}: no file, so its rule checks nothing"))).collect()
 }
 
 /// A checkout must work in any folder, so no file names a folder of one machine.
@@ -385,7 +387,10 @@ mod tests {
             "crates/vosti-verify/src/trusted.rs",
             "(\"kernels/src/a.rs\", \"\"), (\"crates/vosti-verify/src/trusted.rs\"",
         );
-        let new = |path: &str| trusted_files_are_listed(&[file(&listed.path, &listed.text), file(path, "")]).len();
+        let breaches =
+            |files: &[File]| trusted_files_are_listed(files).iter().filter(|b| b.contains("why not")).count();
+        let new = |path: &str| breaches(&[file(&listed.path, &listed.text), file(path, "")]);
+        assert_eq!(trusted_files_are_listed(&[]).len(), TRUSTED.len(), "each folder is empty");
         assert_eq!((new("kernels/src/a.rs"), new("kernels/src/b.rs"), new("crates/vosti-cpu/src/b.rs")), (0, 1, 0));
         assert_eq!(found(no_path_of_a_machine, "a.md", &["see /ho", "me/me/x"].concat()), 1);
         assert_eq!(found(nothing_is_left_undone, "a.rs", &["todo", "!()"].concat()), 1);

@@ -89,7 +89,8 @@ pub fn of(
         }
         for launch in &binding.launches {
             let requests = if used.rows == RowSet::All { step.requests(0..step.rows()) } else { step.last() };
-            // An embedding reads rows as wide as those that it writes, and a store writes such as it reads.
+            // An embedding reads rows as wide as those that it writes, and a store such as it reads: its launch
+            // writes the queries too.
             let read = if used.tokens { &used.outputs } else { &used.inputs };
             let written = if used.cache_written.is_some() { &used.inputs } else { &used.outputs };
             let (buffers, places) = ([&read[..], written].concat(), card.multiprocessors);
