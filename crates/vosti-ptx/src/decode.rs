@@ -6,6 +6,7 @@
 mod bulk;
 mod control;
 mod names;
+mod tensor;
 mod warpgroup;
 mod words;
 
@@ -125,6 +126,54 @@ pub(crate) enum Counting {
     },
 }
 
+/// The first operand of a product of tensor memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum First {
+    /// A descriptor.
+    Shared(Register),
+    Tensor(At),
+}
+
+/// `tcgen05` ([`crate::tensor`]). Addresses are of tensor memory, unless it says otherwise.
+#[derive(Clone, Debug)]
+pub(crate) enum Tensor {
+    /// The address of so many columns goes to shared memory.
+    Allocate {
+        at: At,
+        columns: u32,
+    },
+    Free {
+        at: Register,
+        columns: u32,
+    },
+    /// No allocation comes any more.
+    Relinquish,
+    Load {
+        to: Vec<Register>,
+        at: At,
+        split: Option<u32>,
+    },
+    Store {
+        at: At,
+        split: Option<u32>,
+        from: Vec<Register>,
+    },
+    WaitLoads,
+    WaitStores,
+    Multiply {
+        to: At,
+        a: First,
+        /// A descriptor.
+        b: Register,
+        /// An instruction descriptor.
+        form: Register,
+        /// Whether the sums count.
+        keep: Register,
+    },
+    /// An `mbarrier` in shared memory.
+    Commit(At),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Lane {
@@ -212,6 +261,7 @@ pub(crate) enum What {
     GemmWait {
         but: usize,
     },
+    Tensor(Box<Tensor>),
     ProxyFence,
     Shuffle {
         to: Register,
@@ -379,6 +429,7 @@ impl Reader<'_> {
             .or_else(|| self.memory(opcode, operands))
             .or_else(|| self.warp_wide(opcode, operands))
             .or_else(|| self.gemm(opcode, operands))
+            .or_else(|| self.tensor(opcode, operands))
             .or_else(|| self.bulk(opcode, operands))
             .or_else(|| self.lane(opcode, operands))
     }

@@ -7,7 +7,7 @@
 //! A register that was never written is poison: what is computed of it is poison too, and using that as an address, a
 //! condition, an operand of a matrix product or a number in global memory is an error.
 
-use crate::decode::{At, Counting, Instruction, Kernel, Register, Space, Special, What};
+use crate::decode::{At, Counting, Instruction, Kernel, Register, Space, Special, Tensor, What};
 use crate::fault::Fault;
 use crate::group::Flights;
 use crate::launch::{Block, Global};
@@ -135,7 +135,7 @@ impl Warp {
     }
 
     /// An operand of all threads, and who of them has written it.
-    fn read(&self, source: Register) -> (&Lanes, u32) {
+    pub(crate) fn read(&self, source: Register) -> (&Lanes, u32) {
         (&self.values[source as usize], self.written[source as usize])
     }
 
@@ -252,6 +252,7 @@ impl Warp {
             What::GemmFence => self.fresh.fill(false),
             What::GemmCommit => self.close_group(),
             What::GemmWait { but } => self.land(*but, block)?,
+            What::Tensor(tensor) => self.tensor(tensor, mask, instruction.line, block)?,
             What::Elect { to, leader } => self.elect(*to, *leader, block),
             What::Counter { at, what } if self.count(*at, *what, mask, block)? => (),
             What::Counter { at, .. } => {
@@ -559,6 +560,7 @@ fn whole_warp(what: &What) -> Option<&'static str> {
         What::Largest { .. } => "redux",
         What::Commit => "cp.async.commit_group",
         What::Wait { .. } => "cp.async.wait_group",
+        What::Tensor(tensor) => return tensor.whole_warp(),
         What::Elect { .. } => "elect.sync",
         What::Counter { what: Counting::Wait { .. }, .. } => "mbarrier.try_wait",
         _ => return None,
@@ -574,6 +576,8 @@ fn too_early(what: &What) -> Option<&'static str> {
         What::Store { space: Space::Global, .. } => "a store to global memory",
         What::Copy { .. } | What::Bulk { .. } => "a copy of global memory",
         What::Release => "griddepcontrol.launch_dependents",
+        // Of a block that holds it and waits, when one of the launch before comes for it to the same multiprocessor.
+        What::Tensor(tensor) if matches!(**tensor, Tensor::Allocate { .. }) => "an allocation of tensor memory",
         What::Return => "the end of a thread",
         _ => return None,
     })
