@@ -259,7 +259,7 @@ fn what_is_not_known_is_refused_with_its_line() {
         ("bar.sync 16;", "`bar.sync"),
         ("bar.sync 1, 40;", "`bar.sync"),
         ("shfl.sync.bfly.b32 %r9, %r1, 1, 31, 0xff;", "`shfl.sync.bfly.b32"),
-        ("tcgen05.wait::ld.sync.aligned;", "`tcgen05.wait"),
+        ("tcgen05.shift.cta_group::1.down [%r1];", "`tcgen05.shift"),
     ] {
         let found = Kernel::read(&text(body)).unwrap_err().to_string();
         assert!(found.contains(wanted), "{body}: {found}");
