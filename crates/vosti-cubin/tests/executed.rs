@@ -87,8 +87,9 @@ const SM90: [&str; 12] = [
 ];
 
 /// Kernels of sm100 whose products are in tensor memory: with 64 and 128 rows, one and two products side by side, attention with 64
-/// and 128 lanes, which stores its splits or folds them, and experts.
-const SM100: [&str; 8] = [
+/// and 128 lanes, which stores its splits or folds them, and experts. And a reduction of floats in one instruction.
+const SM100: [&str; 9] = [
+    "topk_combine-bf16-BM1-BN64-K64-N40",
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
     "linear_add-bf16-BK64-BM256-BN128-K328-N136-SCALE1.0-SWAP1",
     "linear_bias-bf16-BK64-BM64-BN64-K328-N136-SWAP1",

@@ -86,6 +86,15 @@ pub(crate) enum Product {
     S8,
 }
 
+/// Numbers of which `redux` finds the largest or smallest one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extreme {
+    /// The largest signed one.
+    Whole,
+    /// A float, by the rules of `min` and `max`.
+    Float { largest: bool },
+}
+
 /// The first operand of a warpgroup's product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Factor {
@@ -270,11 +279,12 @@ pub(crate) enum What {
         clamp: Register,
         way: Way,
     },
-    /// The largest signed number of a warp's threads.
-    Largest {
+    /// The largest or smallest number of a warp's threads.
+    Extreme {
         to: Register,
         from: Register,
         members: Register,
+        of: Extreme,
     },
     /// Which of a warp's threads goes first, and whether this one does.
     Elect {
@@ -576,10 +586,16 @@ impl Reader<'_> {
                 };
                 Some(What::Shuffle { to: self.target(to, Bits32)?, from, by, clamp, way })
             }
-            (None, "redux.sync.max.s32", [to, from, members]) => Some(What::Largest {
+            (None, opcode, [to, from, members]) => Some(What::Extreme {
                 to: self.target(to, Bits32)?,
                 from: self.source(from, Bits32)?,
                 members: self.source(members, Bits32)?,
+                of: match opcode {
+                    "redux.sync.max.s32" => Extreme::Whole,
+                    "redux.sync.max.f32" => Extreme::Float { largest: true },
+                    "redux.sync.min.f32" => Extreme::Float { largest: false },
+                    _ => return None,
+                },
             }),
             _ => None,
         }
