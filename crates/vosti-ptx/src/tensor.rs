@@ -6,7 +6,7 @@
 use crate::decode::{At, First, Register, Tensor};
 use crate::fault::Fault;
 use crate::launch::{Block, Global};
-use crate::shared::{Place, Sum};
+use crate::shared::{Place, Sum, Who};
 use crate::tile::{self, DEPTH, Line, Tile};
 use crate::warp::{ALL, Outcome, Warp, each};
 
@@ -51,6 +51,24 @@ impl Form {
     fn aligned(&self, first: Place) -> bool {
         first.lane == 0 || self.rows == 64 && first.lane == HALF
     }
+}
+
+/// Where the rows of the first operand are.
+enum Rows {
+    Tile(Tile),
+    /// In tensor memory, from a word on.
+    Words(Place),
+}
+
+/// A product, as its operands say it.
+struct Product {
+    form: Form,
+    /// The first word of the sums.
+    to: Place,
+    a: Rows,
+    b: Tile,
+    /// Whether it adds to what the sums are.
+    keep: bool,
 }
 
 impl Tensor {
@@ -103,15 +121,17 @@ impl Warp {
             Tensor::Multiply { to, a, b, form, keep } => each(mask).try_for_each(|lane| {
                 let one = 1 << lane;
                 let operand = |register: Register, what| Ok::<_, Fault>(self.sure(register, one, what)?[lane as usize]);
-                let form = Form::of(operand(*form, "an instruction descriptor")?)?;
-                let keep = operand(*keep, "a scale of a matrix product")? != 0;
-                let to = self.place(*to, one)?;
-                let b = Tile::of_tensor(operand(*b, "a descriptor")?)?;
-                let a = match a {
-                    First::Shared(tile) => Ok(Tile::of_tensor(operand(*tile, "a descriptor")?)?),
-                    First::Tensor(at) => Err(self.place(*at, one)?),
+                let product = Product {
+                    form: Form::of(operand(*form, "an instruction descriptor")?)?,
+                    to: self.place(*to, one)?,
+                    a: match a {
+                        First::Shared(tile) => Rows::Tile(Tile::of_tensor(operand(*tile, "a descriptor")?)?),
+                        First::Tensor(at) => Rows::Words(self.place(*at, one)?),
+                    },
+                    b: Tile::of_tensor(operand(*b, "a descriptor")?)?,
+                    keep: operand(*keep, "a scale of a matrix product")? != 0,
                 };
-                self.product(form, to, a, b, keep, (lane, line), block)
+                start(&product, self.who(lane), line, block)
             }),
             Tensor::Commit(counter) => {
                 let at = self.addresses(*counter, mask, "the address of an mbarrier")?;
@@ -184,57 +204,43 @@ impl Warp {
         }
         Ok(())
     }
+}
 
-    /// `tcgen05.mma` of one thread, whose first operand is a tile or begins in tensor memory.
-    #[expect(clippy::too_many_arguments, reason = "one for each operand")]
-    fn product<G: Global + ?Sized>(
-        &self,
-        form: Form,
-        to: Place,
-        a: Result<Tile, Place>,
-        b: Tile,
-        keep: bool,
-        (lane, line): (u32, u32),
-        block: &mut Block<'_, G>,
-    ) -> Outcome<()> {
-        let who = self.who(lane);
-        let (rows, columns) = (form.rows as usize, form.columns as usize);
-        for first in [Some(to), a.err()].into_iter().flatten().filter(|first| !form.aligned(*first)) {
-            return Err(Fault::Tensor {
-                lane: first.lane,
-                column: first.column,
-                why: "no rows of a product begin there",
-            });
-        }
-        let mut read = 0;
-        let mut of_tile = |tile: Tile, lines: usize, transposed: bool| {
-            read += lines * DEPTH;
-            tile.lines(0, lines, transposed, |at| block.shared.load_by_product(at, who))
-        };
-        let b = of_tile(b, columns, form.transposed[1])?;
-        let a = match a {
-            Ok(tile) => of_tile(tile, rows, form.transposed[0])?,
-            Err(first) => {
-                let mut lines: Vec<Line> = vec![[0; DEPTH]; rows];
-                for (row, word) in (0..rows).flat_map(|row| (0..DEPTH / 4).map(move |word| (row, word))) {
-                    let value = block.shared.factor(form.row(first, row as u32).add(0, word as u32), who)?;
-                    lines[row][4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
-                }
-                lines
-            }
-        };
-        let sum = Sum { to, rows: form.rows, columns: form.columns };
-        let place = |row: u32| (0..form.columns).map(move |column| (row, column));
-        let places: Vec<Place> =
-            (0..form.rows).flat_map(place).map(|(row, column)| form.row(to, row).add(0, column)).collect();
-        let mut sums = vec![0; places.len()];
-        for (place, value) in places.iter().zip(&mut sums) {
-            let before = block.shared.sum(*place, sum, keep, who)?;
-            *value = if keep { before } else { 0 };
-        }
-        tile::bf16(&mut sums, &a, &b);
-        block.counts.operand_bytes += read as u64;
-        block.shared.start_product(sum, &places, &sums, line, who);
-        Ok(())
+/// `tcgen05.mma` of one thread.
+fn start<G: Global + ?Sized>(product: &Product, who: Who, line: u32, block: &mut Block<'_, G>) -> Outcome<()> {
+    let Product { form, to, a, b, keep } = product;
+    let (rows, columns) = (form.rows as usize, form.columns as usize);
+    let words = if let Rows::Words(first) = a { Some(first) } else { None };
+    if let Some(first) = [Some(to), words].into_iter().flatten().find(|first| !form.aligned(**first)) {
+        return Err(Fault::Tensor { lane: first.lane, column: first.column, why: "no rows of a product begin there" });
     }
+    let mut read = 0;
+    let mut of_tile = |tile: &Tile, lines: usize, transposed: bool| {
+        read += lines * DEPTH;
+        tile.lines(0, lines, transposed, |at| block.shared.load_by_product(at, who))
+    };
+    let b = of_tile(b, columns, form.transposed[1])?;
+    let a = match a {
+        Rows::Tile(tile) => of_tile(tile, rows, form.transposed[0])?,
+        Rows::Words(first) => {
+            let mut lines: Vec<Line> = vec![[0; DEPTH]; rows];
+            for (row, word) in (0..rows).flat_map(|row| (0..DEPTH / 4).map(move |word| (row, word))) {
+                let value = block.shared.factor(form.row(*first, row as u32).add(0, word as u32), who)?;
+                lines[row][4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
+            }
+            lines
+        }
+    };
+    let sum = Sum { to: *to, rows: form.rows, columns: form.columns };
+    let row = |row: u32| (0..form.columns).map(move |column| form.row(*to, row).add(0, column));
+    let places: Vec<Place> = (0..form.rows).flat_map(row).collect();
+    let before = places.iter().map(|place| block.shared.sum(*place, sum, *keep, who));
+    let mut sums: Vec<u32> = before.collect::<Result<_, _>>()?;
+    if !keep {
+        sums.fill(0);
+    }
+    tile::bf16(&mut sums, &a, &b);
+    block.counts.operand_bytes += read as u64;
+    block.shared.start_product(sum, &places, &sums, line, who);
+    Ok(())
 }
