@@ -164,7 +164,7 @@ fn a_product_has_its_sums_where_the_isa_says() {
 #[test]
 fn a_wide_product_has_a_row_in_each_lane() {
     // Rows and columns are there twice.
-    let form = 1 << 4 | 1 << 7 | 1 << 10 | (2 * COLUMNS >> 3) << 17 | (2 * ROWS >> 4) << 24;
+    let form = 1 << 4 | 1 << 7 | 1 << 10 | ((2 * COLUMNS) >> 3) << 17 | ((2 * ROWS) >> 4) << 24;
     let load = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r10, %r11, %r12, %r13}, [%r23 + 8];\n";
     let found = run(&format!("mov.b32 %r21, {form};\n{}", WHOLE.replace("LOAD;", load))).unwrap();
     let sum = |row: usize, column: usize| (0..K).map(|k| first(row % ROWS, k) * second(column, k)).sum::<f32>();
