@@ -19,6 +19,7 @@ pub(crate) use names::{GENERIC, map_at};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::LazyLock;
+pub(crate) use tensor::{First, Tensor};
 use words::{access, halves, named, number, special};
 
 /// Where shared memory begins in its space. Not at zero, so that an address without its base is noticed.
@@ -133,54 +134,6 @@ pub(crate) enum Counting {
         to: Register,
         parity: Register,
     },
-}
-
-/// The first operand of a product of tensor memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum First {
-    /// A descriptor.
-    Shared(Register),
-    Tensor(At),
-}
-
-/// `tcgen05` ([`crate::tensor`]). Addresses are of tensor memory, unless it says otherwise.
-#[derive(Clone, Debug)]
-pub(crate) enum Tensor {
-    /// The address of so many columns goes to shared memory.
-    Allocate {
-        at: At,
-        columns: u32,
-    },
-    Free {
-        at: Register,
-        columns: u32,
-    },
-    /// No allocation comes any more.
-    Relinquish,
-    Load {
-        to: Vec<Register>,
-        at: At,
-        split: Option<u32>,
-    },
-    Store {
-        at: At,
-        split: Option<u32>,
-        from: Vec<Register>,
-    },
-    WaitLoads,
-    WaitStores,
-    Multiply {
-        to: At,
-        a: First,
-        /// A descriptor.
-        b: Register,
-        /// An instruction descriptor.
-        form: Register,
-        /// Whether the sums count.
-        keep: Register,
-    },
-    /// An `mbarrier` in shared memory.
-    Commit(At),
 }
 
 #[derive(Clone, Debug)]

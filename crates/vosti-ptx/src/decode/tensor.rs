@@ -1,8 +1,56 @@
 //! Instructions of tensor memory, which sm100 has: `tcgen05`.
 
 use super::words::number;
-use super::{First, Known, Reader, Register, Tensor, What};
+use super::{At, Known, Reader, Register, What};
 use crate::text::{Operand, Width};
+
+/// The first operand of a product of tensor memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum First {
+    /// A descriptor.
+    Shared(Register),
+    Tensor(At),
+}
+
+/// `tcgen05` ([`crate::tensor`]). Addresses are of tensor memory, unless it says otherwise.
+#[derive(Clone, Debug)]
+pub(crate) enum Tensor {
+    /// The address of so many columns goes to shared memory.
+    Allocate {
+        at: At,
+        columns: u32,
+    },
+    Free {
+        at: Register,
+        columns: u32,
+    },
+    /// No allocation comes any more.
+    Relinquish,
+    Load {
+        to: Vec<Register>,
+        at: At,
+        split: Option<u32>,
+    },
+    Store {
+        at: At,
+        split: Option<u32>,
+        from: Vec<Register>,
+    },
+    WaitLoads,
+    WaitStores,
+    Multiply {
+        to: At,
+        a: First,
+        /// A descriptor.
+        b: Register,
+        /// An instruction descriptor.
+        form: Register,
+        /// Whether the sums count.
+        keep: Register,
+    },
+    /// An `mbarrier` in shared memory.
+    Commit(At),
+}
 
 impl Reader<'_> {
     /// TensorCore 5th Generation Family Instructions, of one block.
