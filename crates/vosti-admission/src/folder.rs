@@ -136,6 +136,15 @@ impl Bundle {
         }
     }
 
+    /// Refuses a folder that [`Bundle::write`] could not write, and changes nothing. What a bundle holds may take minutes to make, so
+    /// a caller asks this first.
+    pub fn check_writable(folder: &Path, force: bool) -> Result<(), BundleError> {
+        replaceable(folder, force)?;
+        let there = parent(folder).ancestors().find(|place| place.exists()).unwrap_or(Path::new("."));
+        let tried = Scratch(there.join(format!(".vosti-{}", std::process::id())));
+        fs::create_dir(&tried.0).map_err(io(folder))
+    }
+
     /// Admits a plan, and writes the part of this bundle that it needs to `folder`. A bundle in its place is replaced only with
     /// `force`, anything else never. An error too if a kernel is not compiled for a GPU target.
     pub fn write(
@@ -148,19 +157,20 @@ impl Bundle {
     ) -> Result<Manifest, BundleError> {
         self.admit(plan)?;
         replaceable(folder, force)?;
-        let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = parent(folder);
         fs::create_dir_all(parent).map_err(io(parent))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let beside = |what: &str| parent.join(format!(".{name}.{what}-{}", std::process::id()));
         let fresh = Scratch(beside("new"));
         let manifest = self.fill(&fresh.0, model, target, plan)?;
         let old = Scratch(beside("old"));
-        if folder.exists() {
+        // An empty folder is replaced at once. One with files is not, so what another process wrote meanwhile stays.
+        if force && folder.exists() {
             fs::rename(folder, &old.0).map_err(io(folder))?;
         }
         fs::rename(&fresh.0, folder).map_err(|error| {
             _ = fs::rename(&old.0, folder);
-            io(folder)(error)
+            replaceable(folder, false).err().unwrap_or_else(|| io(folder)(error))
         })?;
         Ok(manifest)
     }
@@ -208,6 +218,10 @@ impl Bundle {
     }
 }
 
+fn parent(folder: &Path) -> &Path {
+    folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A folder that is removed when this value is dropped.
 struct Scratch(PathBuf);
 
@@ -251,6 +265,9 @@ fn contents(folder: &Path, file: &File) -> Result<Vec<u8>, String> {
 /// Refuses to replace a folder that has files, unless it is a bundle and `force` is given.
 fn replaceable(folder: &Path, force: bool) -> Result<(), BundleError> {
     let path = folder.to_path_buf();
+    if folder.file_name().is_none() {
+        return Err(BundleError::Unnamed { path });
+    }
     if !folder.exists() {
         return Ok(());
     }
