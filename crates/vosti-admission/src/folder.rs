@@ -163,15 +163,7 @@ impl Bundle {
         let beside = |what: &str| parent.join(format!(".{name}.{what}-{}", std::process::id()));
         let fresh = Scratch(beside("new"));
         let manifest = self.fill(&fresh.0, model, target, plan)?;
-        let old = Scratch(beside("old"));
-        // An empty folder is replaced at once. One with files is not, so what another process wrote meanwhile stays.
-        if force && folder.exists() {
-            fs::rename(folder, &old.0).map_err(io(folder))?;
-        }
-        fs::rename(&fresh.0, folder).map_err(|error| {
-            _ = fs::rename(&old.0, folder);
-            replaceable(folder, false).err().unwrap_or_else(|| io(folder)(error))
-        })?;
+        put_in_place(&fresh.0, &Scratch(beside("old")).0, folder, force)?;
         Ok(manifest)
     }
 
@@ -220,6 +212,18 @@ impl Bundle {
 
 fn parent(folder: &Path) -> &Path {
     folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Renames a bundle that was written beside its place. An empty folder there is replaced. A bundle is moved to `old` first, with
+/// `force` alone: what another process has written meanwhile stays.
+fn put_in_place(fresh: &Path, old: &Path, folder: &Path, force: bool) -> Result<(), BundleError> {
+    if force && folder.exists() {
+        fs::rename(folder, old).map_err(io(folder))?;
+    }
+    fs::rename(fresh, folder).map_err(|error| {
+        _ = fs::rename(old, folder);
+        replaceable(folder, false).err().unwrap_or_else(|| io(folder)(error))
+    })
 }
 
 /// A folder that is removed when this value is dropped.
@@ -276,5 +280,32 @@ fn replaceable(folder: &Path, force: bool) -> Result<(), BundleError> {
         (_, true, _) | (true, _, true) => Ok(()),
         (true, _, false) => Err(BundleError::Exists { path }),
         (false, _, _) => Err(BundleError::NotABundle { path }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_that_another_process_wrote_meanwhile_stays_unless_it_may_be_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let inside = |name: &str| place.path().join(name);
+        let written = |name: &str| {
+            fs::create_dir(inside(name)).unwrap();
+            fs::write(inside(name).join(MANIFEST), name).unwrap();
+        };
+        let put = |force| put_in_place(&inside("new"), &inside("old"), &inside("bundle"), force);
+        let there = || fs::read_to_string(inside("bundle").join(MANIFEST)).unwrap();
+        written("new");
+        fs::create_dir(inside("bundle")).unwrap();
+        put(false).unwrap();
+        assert_eq!((there().as_str(), inside("old").exists()), ("new", false), "an empty folder is replaced");
+        fs::write(inside("bundle").join(MANIFEST), "another's").unwrap();
+        written("new");
+        assert!(matches!(put(false), Err(BundleError::Exists { .. })));
+        assert_eq!((there().as_str(), inside("new").exists()), ("another's", true));
+        put(true).unwrap();
+        assert_eq!((there().as_str(), inside("old").exists()), ("new", true));
     }
 }

@@ -298,6 +298,18 @@ mod tests {
     }
 
     #[test]
+    fn the_page_that_asks_the_script_by_hand_gives_all_that_it_reads() {
+        let page = include_str!("../../../docs/add-a-gpu-target.md");
+        let spec = vosti_kernels::parse_stem("linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1").unwrap();
+        let request = Request::of("cuda-sm90", Copies::default(), &[(spec, "")]).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&request.json()).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        for key in [keys(&json), keys(&json["kernels"][0])].concat() {
+            assert!(page.contains(&format!("\"{key}\": ")), "{key} is not in the request of docs/add-a-gpu-target.md");
+        }
+    }
+
+    #[test]
     fn of_pips_words_its_errors_are_told() {
         let said = "WARNING: Retrying after connection broken\nERROR: Could not find a version\nERROR: No matching distribution\n";
         assert_eq!(errors(said), "Could not find a version; No matching distribution");
