@@ -197,6 +197,20 @@ def fenced(ptx):
     return re.sub(between, r"\2\1", ptx)
 
 
+def seen_by_products(ptx):
+    """The text with a proxy fence behind each wait for copies, where matrix products read shared memory by themselves. They do so
+    by the asynchronous proxy, and `cp.async` writes by the generic one, so the PTX ISA wants it; Triton 3.6.0 has it for stores only."""
+    if not re.search(r"\b(wgmma\.mma_async|tcgen05\.mma)\b", ptx):
+        return ptx
+    return re.sub(r"(\tcp\.async\.wait_group\s+\d+;\n)", r"\1\tfence.proxy.async.shared::cta;\n", ptx)
+
+
+def placed(ptx):
+    """The text with the state space of each `mbarrier` that a `tcgen05.commit` arrives at. Without it the PTX ISA takes the address for a
+    generic one, and it is one of shared memory."""
+    return re.sub(r"(tcgen05\.commit\.\S*arrive::one)(\.b64)", r"\1.shared::cluster\2", ptx)
+
+
 def rolled(ptx):
     """The text with every loop marked: the assembler unrolls none of them."""
     lines = ptx.rstrip("\0").splitlines()
@@ -279,7 +293,9 @@ def compile_one(request, arch, shared_max, folder, out):
     if metadata["shared"] > shared_max:
         ttgir = one_after_the_other(ttgir)
         module = stages["llir"](parsed(ttgir), metadata)
-    ptx = fenced(beginning_with(request["start"], stages["ptx"](module, metadata)))
+    ptx = beginning_with(request["start"], stages["ptx"](module, metadata))
+    for rewrite in (fenced, seen_by_products, placed):
+        ptx = rewrite(ptx)
     for kind, text in (("ttgir", without_locations(ttgir)), ("ptx", ptx)):
         with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:
             file.write(text)

@@ -9,7 +9,7 @@ use vosti_contract::ContractError;
 pub enum KernelError {
     #[error("there is no kernel `{kernel}`; kernels/*.py are: {known}")]
     Kernel { kernel: String, known: String },
-    #[error("there is no target `{target}` in specialisations.toml; it has: {known}")]
+    #[error("there is no target `{target}`; there are {known}")]
     Target { target: String, known: String },
     #[error("specialisations.toml does not say how target `{target}` tiles kernel `{kernel}`: add a line there")]
     Untiled { target: String, kernel: String },

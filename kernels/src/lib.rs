@@ -31,4 +31,6 @@ pub use quantised::{Format, Part, Quantised, Values};
 pub use request::request;
 pub use scores::{capped, scores, window};
 pub use spec::{Binding, Launch, Scratch, Spec, TensorData};
-pub use specialise::{CPU, CompileOptions, compile_options, folds, higher, second_of, specialise, stands_for, targets};
+pub use specialise::{
+    CPU, CompileOptions, check_target, compile_options, folds, higher, second_of, specialise, stands_for, targets,
+};

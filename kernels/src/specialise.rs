@@ -160,6 +160,11 @@ pub fn targets() -> impl Iterator<Item = &'static str> {
     TABLE.keys().map(String::as_str)
 }
 
+/// Refuses a target that has no tile constants; the error lists those that have.
+pub fn check_target(target: &str) -> Result<(), KernelError> {
+    kernels_of(&TABLE, target).map(drop)
+}
+
 pub(crate) fn tiles(target: &str, kernel: &str) -> Result<&'static Tiles, KernelError> {
     let untiled = || KernelError::Untiled { target: target.to_string(), kernel: kernel.to_string() };
     kernels_of(&TABLE, target)?.get(kernel).ok_or_else(untiled)
@@ -394,7 +399,7 @@ mod tests {
             assert!(error.contains(says), "{error}");
         }
         let error = read("[same]\nb = \"a\"\n[c]").unwrap_err().to_string();
-        assert!(error.contains("no target `a`") && error.contains("it has: c"), "{error}");
+        assert!(error.contains("no target `a`") && error.contains("there are c"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
+use vosti_kernels::CPU;
 use vosti_verify::{CertificateError, ProblemError};
 
 /// Why a program may not run on a bundle, or a bundle cannot be read or written.
@@ -27,7 +28,7 @@ pub enum BundleError {
     Foreign { folder: String, what: &'static str, found: String, wanted: String },
     #[error("{folder} is no bundle: {why}; run `vosti prepare`")]
     Damaged { folder: String, why: String },
-    #[error("{folder} was prepared for {found}, and this device is {wanted}; run `vosti prepare --target {wanted}`")]
+    #[error("{folder} was prepared for {found}, and this device is {wanted}; {}", instead(wanted))]
     Target { folder: String, found: String, wanted: String },
     #[error("{kernel} is not compiled for {target}")]
     Uncompiled { kernel: String, target: String },
@@ -35,6 +36,14 @@ pub enum BundleError {
     Exists { path: PathBuf },
     #[error("{} exists and is not a bundle; give another folder", path.display())]
     NotABundle { path: PathBuf },
+    #[error("{} is no name for a bundle; give a folder that does not exist yet", path.display())]
+    Unnamed { path: PathBuf },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
+}
+
+/// What to do with a bundle for another target.
+fn instead(wanted: &str) -> String {
+    let prepare = format!("run `vosti prepare --target {wanted}`");
+    if wanted == CPU { format!("give --device cuda to run it on a GPU, or {prepare}") } else { prepare }
 }

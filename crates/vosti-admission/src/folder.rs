@@ -136,6 +136,15 @@ impl Bundle {
         }
     }
 
+    /// Refuses a folder that [`Bundle::write`] could not write, and changes nothing. What a bundle holds may take minutes to make, so
+    /// a caller asks this first.
+    pub fn check_writable(folder: &Path, force: bool) -> Result<(), BundleError> {
+        replaceable(folder, force)?;
+        let there = parent(folder).ancestors().find(|place| place.exists()).unwrap_or(Path::new("."));
+        let tried = Scratch(there.join(format!(".vosti-{}", std::process::id())));
+        fs::create_dir(&tried.0).map_err(io(folder))
+    }
+
     /// Admits a plan, and writes the part of this bundle that it needs to `folder`. A bundle in its place is replaced only with
     /// `force`, anything else never. An error too if a kernel is not compiled for a GPU target.
     pub fn write(
@@ -148,20 +157,13 @@ impl Bundle {
     ) -> Result<Manifest, BundleError> {
         self.admit(plan)?;
         replaceable(folder, force)?;
-        let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = parent(folder);
         fs::create_dir_all(parent).map_err(io(parent))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let beside = |what: &str| parent.join(format!(".{name}.{what}-{}", std::process::id()));
         let fresh = Scratch(beside("new"));
         let manifest = self.fill(&fresh.0, model, target, plan)?;
-        let old = Scratch(beside("old"));
-        if folder.exists() {
-            fs::rename(folder, &old.0).map_err(io(folder))?;
-        }
-        fs::rename(&fresh.0, folder).map_err(|error| {
-            _ = fs::rename(&old.0, folder);
-            io(folder)(error)
-        })?;
+        put_in_place(&fresh.0, &Scratch(beside("old")).0, folder, force)?;
         Ok(manifest)
     }
 
@@ -208,6 +210,22 @@ impl Bundle {
     }
 }
 
+fn parent(folder: &Path) -> &Path {
+    folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Renames a bundle that was written beside its place. An empty folder there is replaced. A bundle is moved to `old` first, with
+/// `force` alone: what another process has written meanwhile stays.
+fn put_in_place(fresh: &Path, old: &Path, folder: &Path, force: bool) -> Result<(), BundleError> {
+    if force && folder.exists() {
+        fs::rename(folder, old).map_err(io(folder))?;
+    }
+    fs::rename(fresh, folder).map_err(|error| {
+        _ = fs::rename(old, folder);
+        replaceable(folder, false).err().unwrap_or_else(|| io(folder)(error))
+    })
+}
+
 /// A folder that is removed when this value is dropped.
 struct Scratch(PathBuf);
 
@@ -251,6 +269,9 @@ fn contents(folder: &Path, file: &File) -> Result<Vec<u8>, String> {
 /// Refuses to replace a folder that has files, unless it is a bundle and `force` is given.
 fn replaceable(folder: &Path, force: bool) -> Result<(), BundleError> {
     let path = folder.to_path_buf();
+    if folder.file_name().is_none() {
+        return Err(BundleError::Unnamed { path });
+    }
     if !folder.exists() {
         return Ok(());
     }
@@ -259,5 +280,32 @@ fn replaceable(folder: &Path, force: bool) -> Result<(), BundleError> {
         (_, true, _) | (true, _, true) => Ok(()),
         (true, _, false) => Err(BundleError::Exists { path }),
         (false, _, _) => Err(BundleError::NotABundle { path }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_that_another_process_wrote_meanwhile_stays_unless_it_may_be_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let inside = |name: &str| place.path().join(name);
+        let written = |name: &str| {
+            fs::create_dir(inside(name)).unwrap();
+            fs::write(inside(name).join(MANIFEST), name).unwrap();
+        };
+        let put = |force| put_in_place(&inside("new"), &inside("old"), &inside("bundle"), force);
+        let there = || fs::read_to_string(inside("bundle").join(MANIFEST)).unwrap();
+        written("new");
+        fs::create_dir(inside("bundle")).unwrap();
+        put(false).unwrap();
+        assert_eq!((there().as_str(), inside("old").exists()), ("new", false), "an empty folder is replaced");
+        fs::write(inside("bundle").join(MANIFEST), "another's").unwrap();
+        written("new");
+        assert!(matches!(put(false), Err(BundleError::Exists { .. })));
+        assert_eq!((there().as_str(), inside("new").exists()), ("another's", true));
+        put(true).unwrap();
+        assert_eq!((there().as_str(), inside("old").exists()), ("new", true));
     }
 }

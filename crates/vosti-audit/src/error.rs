@@ -23,7 +23,7 @@ pub enum AuditError {
     #[error("{path}:{line}: {why}")]
     Python { path: String, line: u64, why: String },
     /// The front end failed as a program.
-    #[error("{python} cannot render {path}: {why}")]
+    #[error("{python} cannot render {path}: {why}; name a Python that has Triton 3.6.0 in VOSTI_PYTHON")]
     FrontEnd { python: String, path: String, why: String },
     /// Z3 is missing or died.
     #[error(transparent)]

@@ -18,6 +18,7 @@ use vosti_contract::{Const, FOLDED};
 use vosti_cubin::toolchain::REQUIREMENT;
 use vosti_cubin::{Arch, Artifact, CubinError, Executed, Facts, Toolchain, execute, inspect};
 use vosti_kernels::Spec;
+use vosti_ptx::{Kernel, ReadError};
 
 /// Kernels in one run of the compiler.
 const CHUNK: usize = 8;
@@ -157,10 +158,10 @@ impl Found {
         self.registers = self.registers.max(facts.registers);
     }
 
-    fn ran(&mut self, spec: &Spec, executed: Result<Option<Executed>, CubinError>) {
+    fn ran(&mut self, spec: &Spec, executed: Result<Option<Executed>, CubinError>, unread: Option<ReadError>) {
         match executed {
             Ok(Some(Executed::Ptx)) => self.executed += 1,
-            Ok(None) => self.not_known.push(spec.to_string()),
+            Ok(None) => self.not_known.extend(unread.map(|why| format!("{spec}: {why}"))),
             Err(error) => self.wrong.push(error.to_string()),
         }
     }
@@ -241,7 +242,9 @@ fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String], then: &Then) -> bo
                 while let Some(some) = next() {
                     for (spec, compiled) in compile(tool, &target, some) {
                         let executed = match (then, &compiled) {
-                            (Then::Execute, Ok(artifact)) => Some(execute(artifact)),
+                            (Then::Execute, Ok(artifact)) => {
+                                Some((execute(artifact), Kernel::read(&artifact.ptx).err()))
+                            }
                             (Then::Keep(folder), Ok(artifact)) => {
                                 keep(folder, artifact);
                                 None
@@ -250,7 +253,7 @@ fn compiles(tool: &Toolchain, arch: Arch, kernels: &[String], then: &Then) -> bo
                         };
                         let mut found = found.lock().unwrap();
                         found.note(arch, &spec, compiled);
-                        executed.into_iter().for_each(|executed| found.ran(&spec, executed));
+                        executed.into_iter().for_each(|(executed, unread)| found.ran(&spec, executed, unread));
                         bar.inc(1);
                     }
                 }

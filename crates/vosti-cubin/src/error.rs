@@ -22,6 +22,16 @@ pub enum CubinError {
         "{tool} ended without an error and wrote no kernels: give --python a Python 3 that has {needs}, or leave it out"
     )]
     Wrote { tool: String, needs: &'static str },
+    #[error("{tool} has no {needs} ({why}): give --python a Python 3 that has it, or leave it out")]
+    NoTriton { tool: String, needs: &'static str, why: String },
+    #[error("pip could not install {requirement}: {output}; check pip's index and the network")]
+    Pip { requirement: &'static str, output: String },
+    #[error(
+        "{}: {error}; Triton and compiled kernels are kept there: check that it can be written to and that the disk is not full, or \
+         set XDG_CACHE_HOME to another folder",
+        path.display()
+    )]
+    Cache { path: PathBuf, error: std::io::Error },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
     #[error("{spec}: Triton's record of it cannot be read: {why}")]
@@ -93,7 +103,10 @@ pub enum Refusal {
     OtherKinds { found: String, wanted: String },
     #[error("its reductions have another layout than in the kernel that it may replace")]
     OtherLayout,
-    #[error("its pipeline of {stages} stages loads nothing asynchronously")]
+    #[error(
+        "its pipeline of {stages} stages loads nothing asynchronously: a loop over 64 columns or fewer has one turn, and no GPU runs a \
+         model with such a matrix"
+    )]
     NotPipelined { stages: u32 },
     #[error("a loop waits for all of its loads first: raise num_stages in specialisations.toml, or set it to 1")]
     WaitsForAll,

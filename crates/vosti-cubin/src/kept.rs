@@ -6,6 +6,7 @@
 use crate::artifact::Artifact;
 use crate::error::CubinError;
 use crate::toolchain::{Copies, Kernel, Request, Toolchain, checked_in, lock};
+use crate::unused;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,15 +51,18 @@ impl Kept {
             let missing = places().filter(|((_, folder), (spec, text))| read(folder, spec, text).is_none());
             missing.map(|(place, _)| place).collect()
         };
+        // Before anything that is unused is removed.
+        folders.iter().for_each(|folder| unused::note(folder, WHOLE));
         if !missing().is_empty() {
             // Another process may be at the same work: then this one waits, and finds it done.
             let _one = lock(&self.folder)?;
             let missing = missing();
             if !missing.is_empty() {
                 self.keep(&tool(missing.len())?, &request, &missing)?;
+                unused::remove(&self.folder, WHOLE);
             }
         }
-        let lost = |folder: &Path| CubinError::Io { path: folder.into(), error: io::ErrorKind::NotFound.into() };
+        let lost = |folder: &Path| CubinError::Cache { path: folder.into(), error: io::ErrorKind::NotFound.into() };
         places().map(|((_, folder), (spec, text))| Ok(read(folder, spec, text).ok_or_else(|| lost(folder))?)).collect()
     }
 
@@ -69,7 +73,7 @@ impl Kept {
         request: &Request<'_>,
         missing: &[(&Kernel<'_>, &PathBuf)],
     ) -> Result<(), CubinError> {
-        let failed = |error| CubinError::Io { path: self.folder.clone(), error };
+        let failed = |error| CubinError::Cache { path: self.folder.clone(), error };
         fs::create_dir_all(&self.folder).map_err(failed)?;
         let scratch = tempfile::tempdir_in(&self.folder).map_err(failed)?;
         let kernels = missing.iter().map(|(kernel, _)| (*kernel).clone()).collect();
@@ -83,8 +87,8 @@ impl Kept {
             }
             fs::write(own.join(WHOLE), hash(&own, &kernel.stem).map_err(failed)?).map_err(failed)?;
             if folder.exists() {
-                // It is damaged.
-                fs::remove_dir_all(folder).map_err(failed)?;
+                // It is damaged, or no folder.
+                fs::remove_dir_all(folder).or_else(|_| fs::remove_file(folder)).map_err(failed)?;
             }
             fs::rename(&own, folder).map_err(failed)?;
         }
@@ -157,6 +161,53 @@ mod tests {
         assert_eq!(compiled(&specs, "cuda-sm90"), 4, "a file that has lost its end");
         fs::remove_file(&whole).unwrap();
         assert_eq!(compiled(&specs, "cuda-sm90"), 5, "a file that is gone");
+    }
+
+    #[test]
+    fn what_a_start_uses_stays_and_what_none_has_used_for_long_goes_when_something_is_compiled() {
+        let place = tempfile::tempdir().unwrap();
+        let kept = Kept::at(place.path().join("kernels"));
+        let specs = ["K576-N960", "K576-N1536", "K1536-N576"].map(|dimensions| {
+            vosti_kernels::parse_stem(&format!("linear-bf16-BK64-BM64-BN64-{dimensions}-SWAP1")).unwrap()
+        });
+        let compiled = |specs: &[Spec]| {
+            kept.compiled("cuda-sm90", specs, |_| Ok::<_, CubinError>(compiler(place.path()))).unwrap();
+            let folders = fs::read_dir(place.path().join("kernels")).unwrap();
+            folders.map(|folder| folder.unwrap().path()).collect::<Vec<_>>()
+        };
+        let year = std::time::Duration::from_secs(365 * 24 * 60 * 60);
+        for folder in compiled(&specs[..2]) {
+            let whole = fs::File::options().append(true).open(folder.join(WHOLE)).unwrap();
+            whole.set_modified(std::time::SystemTime::now() - year).unwrap();
+        }
+        let left = compiled(&[specs[0].clone(), specs[2].clone()]);
+        let is_there = |spec: &Spec| left.iter().any(|folder| folder.join(format!("{spec}.cubin")).exists());
+        assert_eq!(specs.each_ref().map(is_there), [true, false, true]);
+        assert_eq!(left.len(), 2);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_replaced_or_named() {
+        let place = tempfile::tempdir().unwrap();
+        let spec = vosti_kernels::parse_stem("linear-bf16-BK64-BM64-BN64-K576-N960-SWAP1").unwrap();
+        let compiled = |folder: PathBuf| {
+            Kept::at(folder)
+                .compiled("cuda-sm90", std::slice::from_ref(&spec), |_| Ok::<_, CubinError>(compiler(place.path())))
+        };
+        let folder = place.path().join("kernels");
+        compiled(folder.clone()).unwrap();
+        let kernel = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+        fs::remove_dir_all(&kernel).unwrap();
+        fs::write(&kernel, "a file in the place of a folder").unwrap();
+        compiled(folder).unwrap();
+        assert!(kernel.is_dir());
+
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        for place in [file.clone(), file.join("kernels")] {
+            let error = compiled(place).unwrap_err().to_string();
+            assert!(error.starts_with(&file.display().to_string()) && error.contains("set XDG_CACHE_HOME"), "{error}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod inspect;
 pub mod kept;
 pub mod start;
 pub mod toolchain;
+mod unused;
 
 pub use arch::Arch;
 pub use artifact::{Artifact, Hashes, Metadata};

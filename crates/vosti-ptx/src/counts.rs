@@ -41,7 +41,7 @@ pub enum Class {
     Integer,
     /// Loads, stores and copies of global memory.
     Global,
-    /// Loads and stores of shared memory.
+    /// Loads and stores of shared memory, and of tensor memory.
     Shared,
     /// Between the threads of a warp.
     Shuffle,
@@ -67,12 +67,12 @@ impl Class {
         let words: Vec<&str> = opcode.split('.').collect();
         let float = ["f32", "f16", "bf16", "f16x2", "bf16x2"].contains(words.last().unwrap_or(&""));
         match (words[0], words.get(1).copied().unwrap_or("")) {
-            ("mma", _) | ("wgmma", "mma_async") => Class::Matrix,
+            ("mma", _) | ("wgmma", "mma_async") | ("tcgen05", "mma") => Class::Matrix,
             ("ld" | "st", "global") => Class::Global,
-            ("ld" | "st", "shared") | ("ldmatrix" | "stmatrix", _) => Class::Shared,
+            ("ld" | "st", "shared") | ("ldmatrix" | "stmatrix", _) | ("tcgen05", "ld" | "st") => Class::Shared,
             ("cp", "async") if ["ca", "cg", "bulk"].contains(&words.get(2).copied().unwrap_or("")) => Class::Global,
             ("shfl" | "redux", _) => Class::Shuffle,
-            ("bra" | "ret" | "bar" | "barrier" | "fence" | "cp" | "wgmma", _) => Class::Control,
+            ("bra" | "ret" | "bar" | "barrier" | "fence" | "cp" | "wgmma" | "tcgen05", _) => Class::Control,
             ("griddepcontrol" | "mbarrier" | "elect" | "setmaxnreg", _) => Class::Control,
             ("ex2" | "rsqrt" | "sqrt" | "div", _) if float => Class::Special,
             ("add" | "sub" | "mul" | "fma" | "abs" | "neg" | "min" | "max", _) if float => Class::Float,
@@ -130,7 +130,7 @@ pub struct Counts {
     pub stores: Traffic,
     /// Loads and stores of shared memory, and what copies bring there.
     pub shared: Banks,
-    /// Bytes that the matrix products of warpgroups read of shared memory by themselves.
+    /// Bytes that the matrix products of warpgroups and of tensor memory read of shared memory by themselves.
     pub operand_bytes: u64,
 }
 

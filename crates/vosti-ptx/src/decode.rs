@@ -6,6 +6,7 @@
 mod bulk;
 mod control;
 mod names;
+mod tensor;
 mod warpgroup;
 mod words;
 
@@ -18,6 +19,7 @@ pub(crate) use names::{GENERIC, map_at};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::LazyLock;
+pub(crate) use tensor::{First, Tensor};
 use words::{access, halves, named, number, special};
 
 /// Where shared memory begins in its space. Not at zero, so that an address without its base is noticed.
@@ -83,6 +85,15 @@ pub(crate) enum Product {
     Bf16,
     /// 16 by 32 times 32 by 8, bytes to I32.
     S8,
+}
+
+/// Numbers of which `redux` finds the largest or smallest one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extreme {
+    /// The largest signed one.
+    Whole,
+    /// A float, by the rules of `min` and `max`.
+    Float { largest: bool },
 }
 
 /// The first operand of a warpgroup's product.
@@ -212,6 +223,7 @@ pub(crate) enum What {
     GemmWait {
         but: usize,
     },
+    Tensor(Box<Tensor>),
     ProxyFence,
     Shuffle {
         to: Register,
@@ -220,11 +232,12 @@ pub(crate) enum What {
         clamp: Register,
         way: Way,
     },
-    /// The largest signed number of a warp's threads.
-    Largest {
+    /// The largest or smallest number of a warp's threads.
+    Extreme {
         to: Register,
         from: Register,
         members: Register,
+        of: Extreme,
     },
     /// Which of a warp's threads goes first, and whether this one does.
     Elect {
@@ -388,6 +401,7 @@ impl Reader<'_> {
             .or_else(|| self.memory(opcode, operands))
             .or_else(|| self.warp_wide(opcode, operands))
             .or_else(|| self.gemm(opcode, operands))
+            .or_else(|| self.tensor(opcode, operands))
             .or_else(|| self.bulk(opcode, operands))
             .or_else(|| self.lane(opcode, operands))
     }
@@ -534,10 +548,16 @@ impl Reader<'_> {
                 };
                 Some(What::Shuffle { to: self.target(to, Bits32)?, from, by, clamp, way })
             }
-            (None, "redux.sync.max.s32", [to, from, members]) => Some(What::Largest {
+            (None, opcode, [to, from, members]) => Some(What::Extreme {
                 to: self.target(to, Bits32)?,
                 from: self.source(from, Bits32)?,
                 members: self.source(members, Bits32)?,
+                of: match opcode {
+                    "redux.sync.max.s32" => Extreme::Whole,
+                    "redux.sync.max.f32" => Extreme::Float { largest: true },
+                    "redux.sync.min.f32" => Extreme::Float { largest: false },
+                    _ => return None,
+                },
             }),
             _ => None,
         }

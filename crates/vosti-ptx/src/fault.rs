@@ -72,6 +72,12 @@ pub enum Fault {
     NoMap { at: u64 },
     #[error("shared memory at {at:#x} was changed while a matrix product was reading it")]
     Changed { at: u64 },
+    #[error("tensor memory, lane {lane}, column {column}: {why}")]
+    Tensor { lane: u32, column: u32, why: &'static str },
+    #[error("{columns} columns of tensor memory: {why}")]
+    Columns { columns: u32, why: &'static str },
+    #[error("nobody has waited for this matrix product")]
+    Unended,
     #[error("a descriptor {descriptor:#x} of a form that is not known")]
     Descriptor { descriptor: u64 },
     #[error("{what} with no `griddepcontrol.wait` of that thread before it")]

@@ -10,14 +10,12 @@ use crate::decode::{Factor, Gemm, Product, Register};
 use crate::fault::Fault;
 use crate::launch::{Block, Global};
 use crate::matrix::Lanes;
+use crate::tile::{self, DEPTH, Line, Tile};
 use crate::warp::Warp;
 use std::collections::VecDeque;
-use vosti_tile::numerics::{self, FloatMode, from_bf16};
 
 /// Rows of a warp.
 const ROWS: usize = 16;
-/// Bytes of a row of one product's k: 16 numbers of BF16, or 32 bytes.
-const DEPTH: usize = 32;
 
 /// A product whose result has not landed.
 #[derive(Clone, Debug)]
@@ -33,45 +31,6 @@ struct Flight {
 pub(crate) struct Flights {
     open: Vec<Flight>,
     groups: VecDeque<Vec<Flight>>,
-}
-
-/// A tile in shared memory (PTX ISA, "Matrix Descriptor Format", "Strides", "Swizzling modes").
-#[derive(Clone, Copy)]
-struct Tile {
-    start: u64,
-    /// Bytes between groups along the dimension that is not contiguous, and along the contiguous one.
-    stride: u64,
-    leading: u64,
-    /// Bytes of a row before the tile goes on elsewhere: 128, 64 or 32.
-    width: u64,
-}
-
-impl Tile {
-    fn of(descriptor: u64) -> Result<Tile, Fault> {
-        let field = |from: u32| (descriptor >> from & 0x3fff) << 4;
-        let width = match descriptor >> 62 {
-            1 => 128,
-            2 => 64,
-            3 => 32,
-            _ => return Err(Fault::Descriptor { descriptor }),
-        };
-        if descriptor >> 49 & 7 != 0 {
-            return Err(Fault::Descriptor { descriptor });
-        }
-        Ok(Tile { start: field(0), leading: field(16), stride: field(32), width })
-    }
-
-    /// The address of 16 bytes of a row or column, `at` bytes behind its first.
-    fn chunk(&self, line: usize, at: usize, transposed: bool) -> u64 {
-        let (line, at) = (line as u64, at as u64);
-        let place = match transposed {
-            // Lines of eight, each `width` bytes after the one before.
-            false => line % 8 * self.width + line / 8 * self.stride + at,
-            true => line % 8 * self.width + line / 8 * self.stride + at / self.width * self.leading + at % self.width,
-        };
-        let address = self.start + place;
-        address ^ (address >> 3 & (self.width - 16))
-    }
 }
 
 impl Warp {
@@ -115,7 +74,7 @@ impl Warp {
     }
 
     /// A warp's rows in registers, as rows of bytes.
-    fn rows(&self, registers: [Register; 4]) -> Result<Vec<[u8; DEPTH]>, Fault> {
+    fn rows(&self, registers: [Register; 4]) -> Result<Vec<Line>, Fault> {
         let mut rows = vec![[0; DEPTH]; ROWS];
         for (i, register) in registers.into_iter().enumerate() {
             let lanes = self.fenced(register, "an operand of a matrix product")?;
@@ -136,29 +95,13 @@ impl Warp {
         transposed: bool,
         block: &mut Block<'_, G>,
         reads: &mut Vec<(u64, [u8; 16])>,
-    ) -> Result<Vec<[u8; DEPTH]>, Fault> {
-        let tile = Tile::of(self.same(descriptor, "a descriptor")?)?;
-        let mut rows = vec![[0; DEPTH]; lines];
-        let mut read = |address| {
-            let bytes = block.shared.load_by_proxy(address, self.leader())?;
+    ) -> Result<Vec<Line>, Fault> {
+        let tile = Tile::of_warpgroup(self.same(descriptor, "a descriptor")?)?;
+        tile.lines(first, lines, transposed, |address| {
+            let bytes = block.shared.load_by_warpgroup(address, self.leader())?;
             reads.push((address, bytes));
-            Ok::<_, Fault>(bytes)
-        };
-        if !transposed {
-            for (line, row) in rows.iter_mut().enumerate() {
-                for at in [0, 16] {
-                    row[at..at + 16].copy_from_slice(&read(tile.chunk(first + line, at, false))?);
-                }
-            }
-            return Ok(rows);
-        }
-        for (k, line) in (0..16).flat_map(|k| (0..lines / 8).map(move |group| (k, 8 * group))) {
-            let bytes = read(tile.chunk(k, 2 * (first + line), true))?;
-            for (i, number) in bytes.chunks(2).enumerate() {
-                rows[line + i][2 * k..2 * k + 2].copy_from_slice(number);
-            }
-        }
-        Ok(rows)
+            Ok(bytes)
+        })
     }
 
     /// `wgmma.commit_group`.
@@ -173,7 +116,7 @@ impl Warp {
         while self.flights().groups.len() > but {
             for flight in self.flights().groups.pop_front().into_iter().flatten() {
                 for (at, bytes) in flight.reads {
-                    if block.shared.load_by_proxy(at, self.leader())? != bytes {
+                    if block.shared.load_by_warpgroup(at, self.leader())? != bytes {
                         return Err(Fault::Changed { at });
                     }
                 }
@@ -206,18 +149,14 @@ fn gathered(c: &[Lanes], columns: usize) -> Vec<u32> {
     acc
 }
 
-fn bf16(a: &[[u8; DEPTH]], b: &[[u8; DEPTH]], c: Vec<Lanes>, columns: usize) -> Vec<Lanes> {
-    const K: usize = DEPTH / 2;
-    let number = |row: &[u8; DEPTH], k: usize| from_bf16(u16::from_le_bytes([row[2 * k], row[2 * k + 1]]));
-    let rows: Vec<f32> = a.iter().flat_map(|row| (0..K).map(|k| number(row, k))).collect();
-    let across: Vec<f32> = (0..K).flat_map(|k| b.iter().map(move |row| number(row, k))).collect();
-    let mut acc: Vec<f32> = gathered(&c, columns).into_iter().map(f32::from_bits).collect();
-    FloatMode::with(|| numerics::dot(&mut acc, &rows, &across, [ROWS, K, columns], true));
-    spread(&acc.into_iter().map(f32::to_bits).collect::<Vec<_>>(), columns)
+fn bf16(a: &[Line], b: &[Line], c: Vec<Lanes>, columns: usize) -> Vec<Lanes> {
+    let mut acc = gathered(&c, columns);
+    tile::bf16(&mut acc, a, b);
+    spread(&acc, columns)
 }
 
 /// Sums of whole numbers, which wrap (no `.satfinite`).
-fn bytes(a: &[[u8; DEPTH]], b: &[[u8; DEPTH]], c: Vec<Lanes>, columns: usize) -> Vec<Lanes> {
+fn bytes(a: &[Line], b: &[Line], c: Vec<Lanes>, columns: usize) -> Vec<Lanes> {
     let mut acc = gathered(&c, columns);
     for (at, sum) in acc.iter_mut().enumerate() {
         let pairs = a[at / columns].iter().zip(&b[at % columns]);

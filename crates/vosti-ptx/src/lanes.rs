@@ -114,6 +114,11 @@ fn extreme(a: f32, b: f32, largest: bool) -> f32 {
     }
 }
 
+/// The larger or smaller of two registers' floats.
+pub(crate) fn extreme_float(a: u64, b: u64, largest: bool) -> u64 {
+    bits(extreme(float(a), float(b), largest))
+}
+
 /// A comparison that is true if one of the two is no number.
 fn unordered(a: u64, b: u64, is: fn(Ordering) -> bool) -> u64 {
     float(a).partial_cmp(&float(b)).is_none_or(is).into()
@@ -227,8 +232,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row("fma.rn.f32", W, &[W, W, W], all!(|[a, b, c]| bits(float(a).mul_add(float(b), float(c))))),
     Row("abs.f32", W, &[W], all!(|[a, ..]| a & 0x7fff_ffff)),
     Row("neg.f32", W, &[W], all!(|[a, ..]| a ^ 0x8000_0000)),
-    Row("min.f32", W, &[W, W], all!(|[a, b, _]| bits(extreme(float(a), float(b), false)))),
-    Row("max.f32", W, &[W, W], all!(|[a, b, _]| bits(extreme(float(a), float(b), true)))),
+    Row("min.f32", W, &[W, W], all!(|[a, b, _]| extreme_float(a, b, false))),
+    Row("max.f32", W, &[W, W], all!(|[a, b, _]| extreme_float(a, b, true))),
     Row(
         "min.xorsign.abs.f32",
         W,
@@ -245,7 +250,7 @@ pub(crate) const ROWS: &[Row] = &[
         &[W, W],
         all!(|[a, b, _]| match float(a).is_nan() || float(b).is_nan() {
             true => NAN.into(),
-            false => bits(extreme(float(a), float(b), true)),
+            false => extreme_float(a, b, true),
         }),
     ),
     Row("div.full.f32", W, &[W, W], all!(tile | [a, b, _] | numerics::div(float(a), float(b)))),

@@ -40,8 +40,8 @@ pub struct Launch<'a> {
     pub params: &'a [u64],
     /// Of each parameter that is a tensor map.
     pub maps: &'a [Map],
-    /// The order of blocks and warps, elected threads and when copies land are drawn from it; None: ascending, the first, and
-    /// soon.
+    /// The order of blocks and warps, elected threads, columns of tensor memory and when copies land are drawn from it; None:
+    /// ascending, the first, and soon.
     pub seed: Option<u64>,
     /// The most instructions of one block's warps together.
     pub steps_max: u64,
@@ -98,6 +98,9 @@ fn aligned(at: u64, bytes: usize) -> Result<(), Fault> {
     if at.is_multiple_of(bytes as u64) { Ok(()) } else { Err(Fault::Misaligned { at, bytes }) }
 }
 
+/// What a seed is mixed with for the first column of tensor memory.
+const COLUMNS: u64 = 0x7c05;
+
 impl Kernel {
     /// Runs every block of a launch, and counts what all of them do.
     pub fn run<G: Global + ?Sized>(&self, launch: &Launch<'_>, global: &mut G) -> Result<Counts, RunError> {
@@ -132,10 +135,12 @@ impl Kernel {
         let mut counts = vec![Counts::default(); blocks.len()];
         shuffle(&mut order, &mut random);
         let elected = launch.seed.map_or(0, |seed| SplitMix64::seed_from_u64(!seed).next_u64() % 32) as u32;
+        let column =
+            launch.seed.map_or(0, |seed| SplitMix64::seed_from_u64(seed ^ COLUMNS).next_u64() % 16 * 32) as u32;
         let mut shared = Shared::new(launch.shared);
         global.begin_launch();
         for i in order {
-            shared.begin();
+            shared.begin(column);
             global.begin_block(blocks[i]);
             let mut block = Block {
                 code: &self.code,
@@ -230,7 +235,7 @@ fn met(stops: &[Option<Stop>]) -> Option<Gate> {
     gates.clone().find(full).copied()
 }
 
-/// Lets some copies by descriptor land, of those that are under way: each or none, at random; without random numbers all. At
+/// Lets some copies by descriptor and commits land, of those that are under way: each or none, at random; without random numbers all. At
 /// least one if it `must`. Whether one has.
 fn land(shared: &mut Shared, random: &mut Option<SplitMix64>, must: bool) -> Result<bool, Landing> {
     let mut flying = shared.flying();
@@ -239,14 +244,14 @@ fn land(shared: &mut Shared, random: &mut Option<SplitMix64>, must: bool) -> Res
     for (i, copy) in flying.into_iter().enumerate() {
         let now = random.as_mut().is_none_or(|random| random.next_u64().is_multiple_of(2));
         if now || must && i == 0 {
-            shared.land_box(copy)?;
+            shared.land_one(copy)?;
             some = true;
         }
     }
     Ok(some)
 }
 
-fn shuffle(list: &mut [usize], random: &mut Option<SplitMix64>) {
+fn shuffle<T>(list: &mut [T], random: &mut Option<SplitMix64>) {
     let Some(random) = random else { return };
     for i in (1..list.len()).rev() {
         list.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);

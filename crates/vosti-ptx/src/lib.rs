@@ -28,7 +28,9 @@ mod shared;
 mod states;
 mod step;
 mod stop;
+mod tensor;
 mod text;
+mod tile;
 mod warp;
 
 pub use buffers::Buffers;

@@ -4,14 +4,19 @@
 //! Consistency Model": conflicting accesses that no synchronisation orders). Two writes of one value are none: Triton lets all
 //! threads that hold a lane write it, and whichever is last, the value is that. `bar.warp.sync` orders threads of one warp. An
 //! asynchronous copy is a write of its thread at its start and again at its wait; between the two nobody may use the bytes
-//! ("Asynchronous operations"). Read next: [`bulk`], copies whose bytes are counted.
+//! ("Asynchronous operations"). It is one by the generic proxy ("cp.async"), like a store. Read next: [`bulk`], copies whose bytes
+//! are counted, and [`tensor`], the memory of sm100's products.
 
 mod bulk;
+mod seen;
+mod tensor;
 
 use crate::decode::SHARED_BASE;
 use crate::fault::Fault;
 use bulk::{Bulk, Counter};
 pub(crate) use bulk::{Landing, Transfer};
+use tensor::Tensor;
+pub(crate) use tensor::{Place, Sum};
 
 /// A write of the value that is there, by whichever thread.
 const SAME: &str = "another write";
@@ -42,7 +47,7 @@ struct Cell {
     /// The block that wrote it last, counted from 1.
     written_in: u32,
     under_way: bool,
-    /// One more than the fences of the thread that stored it, before; 0 if a copy brought it.
+    /// One more than the fences of the thread that stored it, before; 0 if a copy by descriptor brought it.
     stored: u32,
     wrote: Mark,
     read: Mark,
@@ -50,6 +55,8 @@ struct Cell {
     loaded: u32,
     /// One more than the place of the copy by descriptor that brought it.
     bulk: u32,
+    /// The last product that reads it ([`tensor`]).
+    product: usize,
 }
 
 /// The most threads of a block.
@@ -66,7 +73,8 @@ pub(crate) struct Shared {
     begun: u32,
     counters: Vec<Counter>,
     bulks: Vec<Bulk>,
-    /// How often a counter or copy has changed.
+    tensor: Tensor,
+    /// How often a counter, copy or product has changed.
     changes: u64,
     /// Whether threads may have been ordered by other means than barriers of all of them.
     parted: bool,
@@ -106,18 +114,20 @@ impl Shared {
             begun: 0,
             counters: vec![],
             bulks: vec![],
+            tensor: Tensor::default(),
             changes: 0,
             parted: false,
         }
     }
 
-    /// A new block begins: nothing is written yet.
-    pub fn begin(&mut self) {
+    /// A new block begins: nothing is written yet. Tensor memory is given out from a column on.
+    pub fn begin(&mut self, column: u32) {
         self.epoch += 1;
         self.block += 1;
         self.begun = self.epoch;
         self.counters.clear();
         self.bulks.clear();
+        self.tensor.begin(column);
         self.parted = false;
     }
 
@@ -137,7 +147,8 @@ impl Shared {
     /// All threads have reached a barrier: what one of them has waited for, all have.
     pub fn barrier(&mut self) {
         self.epoch += 1;
-        self.bulks.iter_mut().for_each(Bulk::publish);
+        self.bulks.iter_mut().for_each(|bulk| bulk.seen.publish());
+        self.tensor.publish();
     }
 
     /// The place of the first of some bytes, which are as aligned as they are long. `at` has the base in it.
@@ -159,10 +170,10 @@ impl Shared {
 
     /// Reads up to 16 bytes, and whether each was written.
     pub fn load(&mut self, at: u64, bytes: usize, who: Who) -> Result<([u8; 16], u16), Fault> {
-        self.load_by(at, bytes, who, false)
+        self.load_by(at, bytes, who, Reader::Thread)
     }
 
-    fn load_by(&mut self, at: u64, bytes: usize, who: Who, by_proxy: bool) -> Result<([u8; 16], u16), Fault> {
+    fn load_by(&mut self, at: u64, bytes: usize, who: Who, reader: Reader) -> Result<([u8; 16], u16), Fault> {
         let (epoch, block) = (self.epoch, self.block);
         let (mut values, mut written) = ([0; 16], 0);
         let (start, loaded) = (self.start_of(at, bytes)?, self.fences[who.thread as usize] + 1);
@@ -173,8 +184,12 @@ impl Shared {
             if cell.wrote.conflicts(epoch, who) {
                 return Err(race(at, i, "a read", "a write", cell.wrote));
             }
-            cell.read.add(epoch, who);
-            cell.loaded = if by_proxy { 0 } else { loaded };
+            if let Reader::Product(product) = reader {
+                cell.product = product;
+            } else {
+                cell.read.add(epoch, who);
+                cell.loaded = if let Reader::Thread = reader { loaded } else { 0 };
+            }
             values[i] = cell.value;
             written |= u16::from(cell.written_in == block) << i;
         }
@@ -186,9 +201,19 @@ impl Shared {
         self.fences[thread as usize] += 1;
     }
 
+    /// Reads 16 bytes for a product of a warpgroup.
+    pub fn load_by_warpgroup(&mut self, at: u64, who: Who) -> Result<[u8; 16], Fault> {
+        self.load_by_proxy(at, who, Reader::Warpgroup)
+    }
+
+    /// Reads 16 bytes for the product of tensor memory which comes next.
+    pub fn load_by_product(&mut self, at: u64, who: Who) -> Result<[u8; 16], Fault> {
+        self.load_by_proxy(at, who, Reader::Product(self.tensor.next()))
+    }
+
     /// Reads 16 bytes by the asynchronous proxy, all of which must be written.
-    pub fn load_by_proxy(&mut self, at: u64, who: Who) -> Result<[u8; 16], Fault> {
-        let (values, written) = self.load_by(at, 16, who, true)?;
+    fn load_by_proxy(&mut self, at: u64, who: Who, reader: Reader) -> Result<[u8; 16], Fault> {
+        let (values, written) = self.load_by(at, 16, who, reader)?;
         if written != u16::MAX {
             return Err(Fault::Poison { what: "an element of a matrix" });
         }
@@ -204,11 +229,12 @@ impl Shared {
     pub fn store(&mut self, at: u64, values: &[u8], written: u16, who: Who) -> Result<(), Fault> {
         let (epoch, block, stored) = (self.epoch, self.block, self.fences[who.thread as usize] + 1);
         let start = self.start_of(at, values.len())?;
+        let now = Now { epoch, block, bulks: &self.bulks, tensor: &self.tensor };
         for (i, (cell, value)) in self.cells[start..].iter_mut().zip(values).enumerate() {
             let written_in = if written >> i & 1 == 1 { block } else { 0 };
             let again = cell.wrote.epoch == epoch && (cell.value, cell.written_in) == (*value, written_in);
             let this = if again { SAME } else { "a write" };
-            cell.check_write(at + i as u64, epoch, block, &self.bulks, who, this)?;
+            cell.check_write(at + i as u64, &now, who, this)?;
             (cell.value, cell.written_in, cell.under_way, cell.stored) = (*value, written_in, false, stored);
             cell.bulk = 0;
             cell.wrote.add(epoch, who);
@@ -220,8 +246,9 @@ impl Shared {
     pub fn start(&mut self, at: u64, bytes: usize, who: Who) -> Result<(), Fault> {
         let (epoch, block) = (self.epoch, self.block);
         let start = self.start_of(at, bytes)?;
+        let now = Now { epoch, block, bulks: &self.bulks, tensor: &self.tensor };
         for (i, cell) in self.cells[start..start + bytes].iter_mut().enumerate() {
-            cell.check_write(at + i as u64, epoch, block, &self.bulks, who, "a copy")?;
+            cell.check_write(at + i as u64, &now, who, "a copy")?;
             (cell.under_way, cell.written_in, cell.bulk) = (true, block, 0);
             cell.wrote = Mark::default();
             cell.wrote.add(epoch, who);
@@ -231,10 +258,10 @@ impl Shared {
 
     /// The copy has ended, at its thread's wait: other threads see it behind a barrier.
     pub fn land(&mut self, at: u64, values: &[u8], who: Who) -> Result<(), Fault> {
-        let epoch = self.epoch;
+        let (epoch, stored) = (self.epoch, self.fences[who.thread as usize] + 1);
         let start = self.start_of(at, values.len())?;
         for (cell, value) in self.cells[start..].iter_mut().zip(values) {
-            (cell.value, cell.under_way, cell.stored) = (*value, false, 0);
+            (cell.value, cell.under_way, cell.stored) = (*value, false, stored);
             cell.wrote = Mark::default();
             cell.wrote.add(epoch, who);
         }
@@ -242,28 +269,40 @@ impl Shared {
     }
 }
 
+/// What decides about an access now.
+struct Now<'a> {
+    epoch: u32,
+    block: u32,
+    bulks: &'a [Bulk],
+    tensor: &'a Tensor,
+}
+
+/// Who reads: a thread, or a matrix product, which reads by the asynchronous proxy. One of a warpgroup is waited for by its
+/// threads, so its reads are theirs. One of tensor memory, here by its number, ends for those who have waited for it.
+#[derive(Clone, Copy)]
+enum Reader {
+    Thread,
+    Warpgroup,
+    Product(usize),
+}
+
 impl Cell {
     /// Whether a copy brings it that has not landed for `who`.
     fn is_under_way(&self, block: u32, bulks: &[Bulk], who: Who) -> bool {
         let bulk = || (self.bulk as usize).checked_sub(1).and_then(|at| bulks.get(at));
-        self.written_in == block && (self.under_way || bulk().is_some_and(|bulk| !bulk.seen_by(who)))
+        self.written_in == block && (self.under_way || bulk().is_some_and(|bulk| !bulk.seen.by(who)))
     }
 
-    fn check_write(
-        &self,
-        at: u64,
-        epoch: u32,
-        block: u32,
-        bulks: &[Bulk],
-        who: Who,
-        this: &'static str,
-    ) -> Result<(), Fault> {
-        if self.is_under_way(block, bulks, who) {
+    fn check_write(&self, at: u64, now: &Now<'_>, who: Who, this: &'static str) -> Result<(), Fault> {
+        if self.is_under_way(now.block, now.bulks, who) {
             return Err(Fault::UnderWay { at });
         }
+        if now.tensor.under_way(self.product, who) {
+            return Err(Fault::Changed { at });
+        }
         match (self.wrote, self.read) {
-            (mark, _) if this != SAME && mark.conflicts(epoch, who) => Err(race(at, 0, this, "a write", mark)),
-            (_, mark) if mark.conflicts(epoch, who) => Err(race(at, 0, this, "a read", mark)),
+            (mark, _) if this != SAME && mark.conflicts(now.epoch, who) => Err(race(at, 0, this, "a write", mark)),
+            (_, mark) if mark.conflicts(now.epoch, who) => Err(race(at, 0, this, "a read", mark)),
             _ => Ok(()),
         }
     }

@@ -49,7 +49,7 @@ pub(crate) enum Width {
 }
 
 /// An instruction, or a label in front of one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Statement<'a> {
     pub line: u32,
     /// The place of its scope.
@@ -106,17 +106,25 @@ impl<'a> Text<'a> {
     fn body(&mut self, body: &'a str, first: u32) -> Result<(), ReadError> {
         let (mut line, mut scope) = (first, 0);
         for piece in body.split(';') {
-            // Braces around statements; those of operands are behind an opcode.
+            // Braces around statements, and labels in front of one; those of operands are behind an opcode.
             let mut rest = piece.trim_start();
-            while let Some(brace) = rest.chars().next().filter(|c| ['{', '}'].contains(c)) {
-                rest = rest[1..].trim_start();
-                if brace == '{' {
+            loop {
+                if let Some((label, after)) = label(rest)
+                    && after.starts_with(['{', '}'])
+                {
+                    let at = line + piece[..piece.len() - rest.len()].matches('\n').count() as u32;
+                    self.statements.push(Statement { line: at, scope, labels: vec![label], ..Statement::default() });
+                    rest = after;
+                } else if let Some(after) = rest.strip_prefix('{') {
                     self.scopes.push(Scope { around: scope, ..Scope::default() });
-                    scope = self.scopes.len() - 1;
-                } else if scope == 0 {
-                    return Err(ReadError { line, why: "a brace too many".into() });
+                    (scope, rest) = (self.scopes.len() - 1, after.trim_start());
+                } else if let Some(after) = rest.strip_prefix('}') {
+                    if scope == 0 {
+                        return Err(ReadError { line, why: "a brace too many".into() });
+                    }
+                    (scope, rest) = (self.scopes[scope].around, after.trim_start());
                 } else {
-                    scope = self.scopes[scope].around;
+                    break;
                 }
             }
             let at = line + piece[..piece.len() - rest.len()].matches('\n').count() as u32;
@@ -213,13 +221,19 @@ fn register_file(text: &str) -> Option<(&str, File)> {
     (!prefix.is_empty() && !prefix.contains(',')).then_some((prefix, File { width, many }))
 }
 
+/// `name:`, and what is behind it.
+fn label(text: &str) -> Option<(&str, &str)> {
+    let named = |c: char| c.is_alphanumeric() || ['_', '$'].contains(&c);
+    let (label, after) = text.split_once(':').filter(|(label, _)| label.chars().all(named))?;
+    Some((label, after.trim_start()))
+}
+
 fn statement(piece: &str, line: u32, scope: usize) -> Option<Statement<'_>> {
     let mut rest = piece;
     let mut labels = vec![];
-    let named = |c: char| c.is_alphanumeric() || ['_', '$'].contains(&c);
-    while let Some((label, after)) = rest.split_once(':').filter(|(label, _)| label.chars().all(named)) {
+    while let Some((label, after)) = label(rest) {
         labels.push(label);
-        rest = after.trim_start();
+        rest = after;
     }
     let mut guard = None;
     if rest.starts_with('@') {

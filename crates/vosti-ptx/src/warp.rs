@@ -7,9 +7,10 @@
 //! A register that was never written is poison: what is computed of it is poison too, and using that as an address, a
 //! condition, an operand of a matrix product or a number in global memory is an error.
 
-use crate::decode::{At, Counting, Instruction, Kernel, Register, Space, Special, What};
+use crate::decode::{At, Counting, Extreme, Instruction, Kernel, Register, Space, Special, Tensor, What};
 use crate::fault::Fault;
 use crate::group::Flights;
+use crate::lanes::extreme_float;
 use crate::launch::{Block, Global};
 use crate::matrix::{self, Lanes};
 use crate::shared::Who;
@@ -135,7 +136,7 @@ impl Warp {
     }
 
     /// An operand of all threads, and who of them has written it.
-    fn read(&self, source: Register) -> (&Lanes, u32) {
+    pub(crate) fn read(&self, source: Register) -> (&Lanes, u32) {
         (&self.values[source as usize], self.written[source as usize])
     }
 
@@ -252,6 +253,7 @@ impl Warp {
             What::GemmFence => self.fresh.fill(false),
             What::GemmCommit => self.close_group(),
             What::GemmWait { but } => self.land(*but, block)?,
+            What::Tensor(tensor) => self.tensor(tensor, mask, instruction.line, block)?,
             What::Elect { to, leader } => self.elect(*to, *leader, block),
             What::Counter { at, what } if self.count(*at, *what, mask, block)? => (),
             What::Counter { at, .. } => {
@@ -263,7 +265,7 @@ impl Warp {
             }
             What::ProxyFence => each(mask).for_each(|lane| block.shared.fence(self.first + lane)),
             What::Shuffle { to, from, by, clamp, way } => self.shuffle(*to, *from, [*by, *clamp], *way)?,
-            What::Largest { to, from, members } => self.largest(*to, *from, *members)?,
+            What::Extreme { to, from, members, of } => self.extreme(*to, *from, *members, *of)?,
             What::Parameter { to, index, extended } => {
                 let value = block.params[*index];
                 let value = if *extended { i64::from(value as u32 as i32) as u64 } else { value };
@@ -459,18 +461,18 @@ impl Warp {
         block.counts.access(Space::Shared, false, givers, &addresses, 16);
         let mut found = vec![];
         for i in 0..to.len() {
-            let mut rows = [[0; 16]; 8];
-            for (row, values) in rows.iter_mut().enumerate() {
+            let (mut rows, mut known) = ([[0; 16]; 8], [[0; 16]; 8]);
+            for row in 0..8 {
                 let lane = 8 * i + row;
                 let (bytes, written) = block.shared.load(addresses[lane], 16, self.who(lane as u32))?;
-                if written != u16::MAX {
-                    return Err(Fault::Poison { what: "an element of a matrix" });
-                }
-                *values = bytes;
+                rows[row] = bytes;
+                known[row] = std::array::from_fn(|byte| if written >> byte & 1 == 1 { 0xff } else { 0 });
             }
-            found.push(std::array::from_fn(|lane| matrix::fragment(&rows, lane, transposed).into()));
+            let lanes: Lanes = std::array::from_fn(|lane| matrix::fragment(&rows, lane, transposed).into());
+            let written = |lane: &u32| matrix::fragment(&known, *lane as usize, transposed) == u32::MAX;
+            found.push((lanes, each(ALL).filter(written).fold(0, |mask, lane| mask | 1 << lane)));
         }
-        to.iter().zip(&found).for_each(|(to, lanes)| self.write(*to, lanes, ALL, ALL));
+        to.iter().zip(&found).for_each(|(to, (lanes, written))| self.write(*to, lanes, *written, ALL));
         Ok(())
     }
 
@@ -486,10 +488,13 @@ impl Warp {
         let addresses = self.addresses(at, givers, "the address of a matrix")?;
         block.counts.access(Space::Shared, true, givers, &addresses, 16);
         for (i, register) in from.iter().enumerate() {
-            let lanes = self.sure(*register, ALL, "an element of a matrix")?;
-            for (row, values) in matrix::rows(&lanes, transposed).iter().enumerate() {
-                let lane = 8 * i + row;
-                block.shared.store(addresses[lane], values, u16::MAX, self.who(lane as u32))?;
+            let (lanes, written) = self.read(*register);
+            let known = std::array::from_fn(|lane| if written >> lane & 1 == 1 { u64::MAX } else { 0 });
+            let rows = matrix::rows(lanes, transposed).into_iter().zip(matrix::rows(&known, transposed));
+            for (row, (values, known)) in rows.enumerate() {
+                let (lane, all) = (8 * i + row, known.iter().enumerate());
+                let written = all.fold(0, |mask, (byte, known)| mask | u16::from(*known == 0xff) << byte);
+                block.shared.store(addresses[lane], &values, written, self.who(lane as u32))?;
             }
         }
         Ok(())
@@ -519,15 +524,20 @@ impl Warp {
     }
 
     /// Parallel Synchronization and Communication Instructions: redux.sync, of all threads.
-    fn largest(&mut self, to: Register, from: Register, members: Register) -> Outcome<()> {
+    fn extreme(&mut self, to: Register, from: Register, members: Register, of: Extreme) -> Outcome<()> {
         let members = self.sure(members, ALL, "the threads of a reduction")?;
         if members.iter().any(|mask| *mask as u32 != ALL) {
             return Err(Fault::Divergent { what: "redux" });
         }
         let (lanes, written) = self.read(from);
-        let largest = lanes.iter().map(|lane| *lane as u32 as i32).max().unwrap_or(i32::MIN);
+        let found = match of {
+            Extreme::Whole => lanes.iter().map(|lane| *lane as u32 as i32).max().unwrap_or(i32::MIN) as u32 as u64,
+            Extreme::Float { largest } => {
+                lanes.iter().copied().reduce(|a, b| extreme_float(a, b, largest)).unwrap_or(0)
+            }
+        };
         let known = if written == ALL { ALL } else { 0 };
-        self.write(to, &[largest as u32 as _; 32], known, ALL);
+        self.write(to, &[found; 32], known, ALL);
         Ok(())
     }
 }
@@ -556,9 +566,10 @@ fn whole_warp(what: &What) -> Option<&'static str> {
         What::GemmCommit => "wgmma.commit_group",
         What::GemmWait { .. } => "wgmma.wait_group",
         What::Shuffle { .. } => "shfl",
-        What::Largest { .. } => "redux",
+        What::Extreme { .. } => "redux",
         What::Commit => "cp.async.commit_group",
         What::Wait { .. } => "cp.async.wait_group",
+        What::Tensor(tensor) => return tensor.whole_warp(),
         What::Elect { .. } => "elect.sync",
         What::Counter { what: Counting::Wait { .. }, .. } => "mbarrier.try_wait",
         _ => return None,
@@ -574,6 +585,8 @@ fn too_early(what: &What) -> Option<&'static str> {
         What::Store { space: Space::Global, .. } => "a store to global memory",
         What::Copy { .. } | What::Bulk { .. } => "a copy of global memory",
         What::Release => "griddepcontrol.launch_dependents",
+        // Of a block that holds it and waits, when one of the launch before comes for it to the same multiprocessor.
+        What::Tensor(tensor) if matches!(**tensor, Tensor::Allocate { .. }) => "an allocation of tensor memory",
         What::Return => "the end of a thread",
         _ => return None,
     })

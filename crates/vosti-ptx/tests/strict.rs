@@ -280,6 +280,44 @@ fn launches_before_are_waited_for() {
 }
 
 #[test]
+fn a_reduction_of_floats_skips_what_is_no_number() {
+    let of = |set: &str, action: &str| {
+        let body = format!(
+            "setp.eq.b32 %p1, %r1, 5;\nsetp.eq.b32 %p2, %r1, 37;\nor.pred %p1, %p1, %p2;\n{set}\nmov.b32 %r8, -1;\n\
+                            redux.sync.{action}.f32 %r9, %r7, %r8;"
+        );
+        lanes(&body)[37]
+    };
+    let one = |rest: &str, one: &str| format!("mov.b32 %r7, {rest};\n@%p1 mov.b32 %r7, {one};");
+    let (nan, least, zero) = ("0x7fc00000", "0xbf800000", "0x80000000");
+    assert_eq!(of(&one("1065353216", "1073741824"), "max"), 1_073_741_824);
+    assert_eq!(of(&one("1065353216", "1073741824"), "min"), 1_065_353_216);
+    assert_eq!(of(&one(nan, least), "max"), 0xbf80_0000);
+    assert_eq!(of(&one(least, nan), "min"), 0xbf80_0000);
+    assert_eq!(of(&one(nan, nan), "max"), 0x7fff_ffff);
+    // +0 is more than -0.
+    assert_eq!(of(&one(zero, "0"), "max"), 0);
+    assert_eq!(of(&one("0", zero), "min"), 0x8000_0000);
+}
+
+/// A tile of which a part was never written may be moved, as long as nothing comes of that part.
+#[test]
+fn what_was_never_written_stays_so_in_a_matrix() {
+    let moved = |own: &str| {
+        format!(
+            "setp.lt.u32 %p1, %r1, 32;\n@!%p1 bra END;\nshl.b32 %r5, %r1, 4;\nadd.s32 %r5, %r5, smem;\n{own}\n\
+             stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5], {{%r6}};\nbar.warp.sync -1;\n\
+             ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r9}}, [%r5];\nsetp.lt.u32 %p2, %r1, 4;\n\
+             @%p2 st.global.b32 [%rd1], {{ %r9 }};\nEND:"
+        )
+    };
+    // The first row of the matrix is the first four threads'.
+    assert_eq!(run(&moved("setp.lt.u32 %p3, %r1, 4;\n@%p3 mov.b32 %r6, 7;")).unwrap()[..4], [7; 4]);
+    let other = run(&moved("setp.lt.u32 %p3, %r1, 3;\n@%p3 mov.b32 %r6, 7;"));
+    assert_eq!(other, Err(Fault::Poison { what: "a number in global memory" }));
+}
+
+#[test]
 fn what_is_not_known_is_refused_with_its_line() {
     for (body, wanted) in [
         ("atom.global.add.f32 %r9, [%rd1], %r1;", "line 22: `atom.global.add.f32"),
@@ -290,7 +328,7 @@ fn what_is_not_known_is_refused_with_its_line() {
         ("bar.sync 16;", "`bar.sync"),
         ("bar.sync 1, 40;", "`bar.sync"),
         ("shfl.sync.bfly.b32 %r9, %r1, 1, 31, 0xff;", "`shfl.sync.bfly.b32"),
-        ("tcgen05.wait::ld.sync.aligned;", "`tcgen05.wait"),
+        ("tcgen05.shift.cta_group::1.down [%r1];", "`tcgen05.shift"),
     ] {
         let found = Kernel::read(&text(body)).unwrap_err().to_string();
         assert!(found.contains(wanted), "{body}: {found}");

@@ -21,9 +21,12 @@ pub fn text() -> String {
     out.push_str(
         "Each clause of the seam (vosti-core/src/trusted/seam.rs): what discharges it, and the law that watches it.\n",
     );
-    out.push_str("Laws have run on cpu (vosti-cpu/tests/laws.rs), and never yet on a GPU:\n");
+    out.push_str(
+        "Laws run on cpu in the tests (vosti-cpu/tests/laws.rs), and ran once on a GPU, an H200 (docs/gpu.md):\n",
+    );
     for clause in seam() {
-        out.push_str(&format!("  {}\n    {}; law {}\n", clause.sentence, clause.by, clause.law));
+        let laws = clause.laws.iter().map(|law| format!("; law {law}")).collect::<String>();
+        out.push_str(&format!("  {}\n    {}{laws}\n", clause.sentence, clause.by));
     }
     out
 }
@@ -33,17 +36,17 @@ pub fn seam() -> Vec<Clause> {
     clauses(SEAM)
 }
 
-/// A clause of the seam: what it says, what discharges it, and the law that watches it.
+/// A clause of the seam: what it says, what discharges it, and the laws that watch it.
 pub struct Clause {
     /// The English sentence above the clause.
     pub sentence: String,
     /// The shape of kernels, or the code, that discharges it.
     pub by: String,
-    /// The device law that watches it.
-    pub law: String,
+    /// The device laws that watch it; none if each op's do.
+    pub laws: Vec<String>,
 }
 
-/// Comments of the form `Sentence. (What discharges it. Law: its_name.)`
+/// Comments of the form `Sentence. (What discharges it. Law: its_name. Law: another.)`
 fn clauses(seam: &str) -> Vec<Clause> {
     let (mut clauses, mut comment) = (vec![], String::new());
     for line in seam.lines().map(str::trim) {
@@ -60,17 +63,18 @@ fn clauses(seam: &str) -> Vec<Clause> {
 fn clause(comment: &str) -> Option<Clause> {
     let (sentence, rest) = comment.rsplit_once(" (")?;
     let (by, law) = rest.strip_suffix(')')?.split_once("Law")?;
-    let law = law.split_once(": ")?.1.trim_end_matches('.').to_string();
     let by = by.trim().trim_end_matches('.');
-    let by = match by.strip_prefix("Shape ").and_then(|shape| shape.split(' ').next()) {
+    let laws = match law.strip_prefix(": ") {
+        Some(laws) => laws.trim_end_matches('.').split(". Law: ").map(str::to_string).collect(),
+        None => vec![],
+    };
+    let shape = by.strip_prefix("Shape ").and_then(|shape| shape.split([' ', ',', ';']).next());
+    let by = match shape {
         Some(shape) => format!("{}; certificate: contract.shape = {shape}", by.to_lowercase()),
+        None if by.is_empty() => "each op's kernel and law, below".into(),
         None => by.to_lowercase(),
     };
-    Some(Clause {
-        sentence: sentence.to_string(),
-        by: if by.is_empty() { "each op's kernel, below".into() } else { by },
-        law,
-    })
+    Some(Clause { sentence: sentence.to_string(), by, laws })
 }
 
 #[cfg(test)]
@@ -84,10 +88,21 @@ mod tests {
             .filter(|l| l.trim().starts_with("// ") && (l.contains("Law: ") || l.contains("Laws: ")))
             .count();
         assert!(named > 15 && clauses(SEAM).len() == named, "{named} laws, {} clauses", clauses(SEAM).len());
+        let is_a_name = |law: &String| law.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        for clause in clauses(SEAM) {
+            assert!(
+                clause.laws.iter().all(is_a_name) && !clause.by.ends_with([',', ';']),
+                "{}: {:?}",
+                clause.by,
+                clause.laws
+            );
+        }
         let text = text();
-        for part in
-            ["contract.shape = attend; law attention_sees_its_window_in_order", "never yet on a GPU", "op_contract.rs"]
-        {
+        for part in [
+            "contract.shape = attend; law attention_sees_its_window_in_order",
+            "; law whole_rows_are_brought; law lists_are_brought; law drawn_tokens_are_brought",
+            "op_contract.rs",
+        ] {
             assert!(text.contains(part), "{text}");
         }
     }

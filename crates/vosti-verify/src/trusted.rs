@@ -234,7 +234,7 @@ pub const OUTSIDE: &[&str] = &[
     "the sampler (`sampler.rs`, `sampling.rs`, `random.rs`, `math.rs` in `crates/vosti-engine/src`): its laws run in that crate's tests",
     "the processor's keeping of the assumptions that certificates list: `vosti laws` and `tests/probes.rs` try to break them",
     "on a GPU, the host's code (`crates/vosti-cuda`), the driver and the hardware: compiled kernels are inspected \
-     (`crates/vosti-cubin`), and no law has run there yet",
+     (`crates/vosti-cubin`), and on one card, an H200, `vosti laws` and `vosti check` found no fault (`docs/gpu.md`)",
     "on a GPU, Triton's compiler; of a kernel whose record says `executed: ptx` (`vosti prepare --execute`) what is left is ptxas and the \
      sum inside one matrix instruction, as far as small cases show: there its PTX gave the tile interpreter's bits (`crates/vosti-ptx`)",
 ];

@@ -230,10 +230,7 @@ impl Deployment {
                 (bundle, target, Hardware::Gpu { gpu, weights })
             }
         };
-        let most = source.decoder().context;
-        if let Some(asked) = options.context.filter(|asked| *asked > most) {
-            return Err(DeployError::Context { asked, most });
-        }
+        check_context(&source, options.context)?;
         let context = options.context.or(bundle.manifest().map(|manifest| manifest.context));
         let planned = Target::named(&target);
         let arithmetic = options.arithmetic.unwrap_or(planned.arithmetic);
@@ -501,6 +498,15 @@ impl Deployment {
             Err(_) if progress.cancelled() => Err(DeployError::Interrupted),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Refuses a context that is longer than the model's own.
+pub fn check_context(source: &ModelSource, asked: Option<u32>) -> Result<(), DeployError> {
+    let most = source.decoder().context;
+    match asked {
+        Some(asked) if asked > most => Err(DeployError::Context { asked, most }),
+        _ => Ok(()),
     }
 }
 

@@ -29,9 +29,14 @@ pub enum ModelSource {
 }
 
 impl ModelSource {
-    /// Opens a GGUF file, a Hugging Face folder, or a configuration alone (a `.json` file).
+    /// Whether a path names a configuration alone: a `.json` file.
+    pub fn is_configuration(path: &Path) -> bool {
+        path.extension().is_some_and(|extension| extension == "json")
+    }
+
+    /// Opens a GGUF file, a Hugging Face folder, or a configuration alone.
     pub fn open(path: &Path) -> Result<ModelSource, ModelError> {
-        if path.extension().is_none_or(|extension| extension != "json") {
+        if !Self::is_configuration(path) {
             return Ok(ModelSource::Files(Arc::new(Model::open(path)?)));
         }
         let wrong = |why: String| ModelError::NotAModel { path: path.to_path_buf(), why };

@@ -213,7 +213,7 @@ fn a_target_that_there_is_not_is_refused_by_name_in_one_line() {
     let model = tiny(place.path());
     let (code, why) = vosti(&["prepare", &model, "-o", folder.to_str().unwrap(), "--target", "cuda-sm70"]);
     assert!(code == Some(2) && why.lines().count() == 1 && why.contains("cuda-sm70"), "{why}");
-    assert!(why.contains("it has: cpu, cuda-sm80, cuda-sm86, cuda-sm89, cuda-sm90, cuda-sm100, cuda-sm120"), "{why}");
+    assert!(why.contains("there are cpu, cuda-sm80, cuda-sm86, cuda-sm89, cuda-sm90, cuda-sm100, cuda-sm120"), "{why}");
     assert!(!folder.exists());
 }
 

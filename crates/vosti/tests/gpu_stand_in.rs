@@ -2,6 +2,8 @@
 //! random weights is prepared, opened, answers, and is measured and probed. It shows that the whole path works; it shows
 //! nothing about a real GPU.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -375,12 +377,14 @@ const LACKING: &str = r#"{"profile": "quick", "passed": false, "pairs": 3, "pair
 #[test]
 fn the_command_says_in_one_line_why_it_cannot_use_a_gpu() {
     let place = Place::new();
-    let config = place.config();
-    for command in
-        [&["check"][..], &["bench"], &["probe"], &["laws"], &["generate", "x"], &["chat"], &["serve", "--port", "0"]]
-    {
+    let (config, whole) = (place.config(), place.folder.path().join("whole"));
+    std::fs::create_dir(&whole).unwrap();
+    common::tiny(&whole);
+    let tests = [&["check"][..], &["bench"], &["probe"], &["laws"]].map(|command| (command, &config));
+    let texts = [&["generate", "x"][..], &["chat"], &["serve", "--port", "0"]].map(|command| (command, &whole));
+    for (command, model) in tests.into_iter().chain(texts) {
         let mut vosti = Command::new(env!("CARGO_BIN_EXE_vosti"));
-        let out = vosti.args(command).args(["--device", "cuda", "--model"]).arg(&config).output().unwrap();
+        let out = vosti.args(command).args(["--device", "cuda", "--model"]).arg(model).output().unwrap();
         let why = String::from_utf8_lossy(&out.stderr).into_owned();
         let lines: Vec<&str> = why.lines().filter(|line| line.starts_with("vosti: ")).collect();
         assert!(out.status.code() == Some(2) && lines.len() == 1, "{command:?}: {why}");

@@ -197,3 +197,54 @@ fn heads_that_no_target_has_room_for() {
     refused(&["prepare", &model, "--target", "cuda-sm86", "--python", "/nowhere/python", "-o", &out], says);
     assert!(!Path::new(&out).exists());
 }
+
+/// There is no such model, so each of these shows that nothing was fetched or compiled before.
+#[test]
+fn a_bundle_that_could_not_be_written_in_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_string();
+    std::fs::write(path("notes.txt"), "mine").expect("written");
+    let prepare = |target: &str, out: &str, says: &str| {
+        let words = ["prepare", "/nowhere/model.gguf", "--python", "/nowhere/python", "--target", target, "-o", out];
+        refused(&words, says);
+        refused(&[&words[..], &["--force"]].concat(), says);
+    };
+    prepare("abacus", &path("bundle"), "there is no target `abacus`; there are cpu, cuda-sm80");
+    prepare("cuda-sm90", &path(""), "exists and is not a bundle; give another folder");
+    prepare("cuda-sm90", &path("notes.txt"), "exists and is not a bundle; give another folder");
+    prepare("cuda-sm90", &path("notes.txt/bundle"), "notes.txt/bundle: Not a directory");
+    for none in [".", "..", "/", "x/.."] {
+        prepare("cuda-sm90", none, "is no name for a bundle; give a folder that does not exist yet");
+    }
+    if cfg!(target_os = "linux") {
+        prepare("cuda-sm90", "/proc/self/bundle", "/proc/self/bundle: ");
+    }
+    prepare("cuda-sm90", &path("new/bundle"), "/nowhere/model.gguf: no such file");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing was left");
+
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vosti-model/configs/smollm2-135m.json");
+    let prepare = ["prepare", config.to_str().expect("a path"), "--context", "8193", "-o", &path("bundle")];
+    refused(&prepare, "--context 8193 is longer than the model's own, 8192 tokens");
+}
+
+#[test]
+fn a_page_of_verdicts_that_could_not_be_written_in_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kernel = folder.path().join("kernel.py");
+    std::fs::write(&kernel, "").expect("written");
+    let verify = ["verify", kernel.to_str().expect("a path"), "--html", "/nowhere/page.html"];
+    refused(&verify, "cannot write /nowhere/page.html");
+}
+
+/// Its weights, which would take more memory than any machine has, are never made, and no GPU is looked for.
+#[test]
+fn a_configuration_alone_where_a_text_is_wanted_and_a_probe_of_a_processor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("config.json");
+    std::fs::write(&config, "no configuration at all").expect("written");
+    let model = ["--model", config.to_str().expect("a path")];
+    for command in [&["generate", "a"][..], &["chat"], &["generate", "a", "--device", "cuda"]] {
+        refused(&[command, &model].concat(), "is only a configuration, with random weights and no tokenizer");
+    }
+    refused(&["probe", "--model", "/nowhere/model.gguf"], "vosti probe tests GPUs: give --device cuda");
+}

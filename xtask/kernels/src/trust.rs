@@ -38,9 +38,10 @@ fn page() -> String {
     }
     out += "\n## Trusted besides\n\n";
     OUTSIDE.iter().for_each(|line| out += &format!("- {line}\n"));
-    out += "\n## Each clause of the seam\n\n| clause | discharged by | law |\n| --- | --- | --- |\n";
+    out += "\n## Each clause of the seam\n\n| clause | discharged by | laws |\n| --- | --- | --- |\n";
     for clause in tcb::seam() {
-        out += &format!("| {} | {} | `{}` |\n", clause.sentence, clause.by, clause.law);
+        let laws: Vec<String> = clause.laws.iter().map(|law| format!("`{law}`")).collect();
+        out += &format!("| {} | {} | {} |\n", clause.sentence, clause.by, laws.join(", "));
     }
     out
 }

@@ -92,6 +92,12 @@ macro_rules! controls {
     };
 }
 
+pub(crate) use controls;
+
+mod tensor;
+
+pub use tensor::OF_SM100;
+
 const EARLY: &str = "with no `griddepcontrol.wait`";
 const UNFENCED: &str = "is used without a `wgmma.fence`";
 
@@ -118,6 +124,7 @@ pub const OF_SM90: &[Control] = controls! {
     "a matrix is not stored", "linear-", BITS, |t| without(t, "stmatrix", 0);
     "another matrix is stored", "linear-", BITS, |t| swapped(t, "stmatrix", 0, 1, 2);
     "a wait for copies leaves one group more", "linear-", UNDER_WAY, |t| with(t, "cp.async.wait_group", 0, "8", "9");
+    "copies are not fenced from the products that read them", "linear-", "with no `fence.proxy.async`", |t| without(t, "fence.proxy.async", 0);
     "the barrier behind a wait is left out", "linear-", UNDER_WAY, |t| without(t, "bar.sync", 4);
     // Attention: the first product has rows of queries in registers, the second shares; the second's accumulators are scaled first.
     "queries are not fenced", "attend-", UNFENCED, |t| without(t, "wgmma.fence", 0);
@@ -150,7 +157,11 @@ pub const OF_SM90: &[Control] = controls! {
     "a tile is stored over one that is read", "expert_glu-", RACE, |t| without(t, "bar.sync", -3);
     // Integers: a product's tile is what threads stored.
     "a tile is stored and not fenced for the product", "linear_int-", "with no `fence.proxy.async`", |t| {
-        without(t, "fence.proxy.async", 0)
+        // Triton's own: the others are behind waits for copies.
+        let lines: Vec<&str> = t.lines().collect();
+        let fences = (1..lines.len()).filter(|at| lines[*at].contains("fence.proxy.async"));
+        let own = fences.clone().position(|at| !lines[at - 1].contains("wait_group"))?;
+        without(t, "fence.proxy.async", own as isize)
     };
     "a tile is stored over one that a product reads", "linear_int-", "was changed while a matrix product was reading it", |t| {
         without(t, "wgmma.wait_group", 1)

@@ -6,14 +6,15 @@
 //! when all arrivals that it expects and all bytes that it was told of have come ("Phase of the mbarrier object",
 //! "tx-count").
 //!
-//! No proxy fence is asked between `mbarrier.init` and a copy's own access to its counter: Triton writes none. That the ISA
-//! asks for none is not established here; examples of others have one. A copy's bytes need one where a thread read or wrote
+//! No proxy fence is asked between `mbarrier.init` and a copy's own access to its counter: a copy "accesses its mbarrier operand
+//! using generic-proxy" ("cp.async.bulk.tensor"). A copy's bytes need one where a thread read or wrote
 //! them before ("Async Proxy"): of several readers the last is checked.
 //!
 //! That an arrival orders what its thread did before it is not taken into account, nor a barrier of some warps: where such an
 //! order might count, an execution says that it is not known.
 
-use super::{Mark, SHARED_BASE, Shared, Who, race};
+use super::seen::Seen;
+use super::{Mark, Now, SHARED_BASE, Shared, Who, race};
 use crate::fault::Fault;
 
 /// The bytes of an `mbarrier` ("Size and alignment of mbarrier object").
@@ -54,27 +55,18 @@ pub(super) struct Bulk {
     landed: bool,
     line: u32,
     thread: u32,
-    /// Threads that have waited for it.
-    seen: [u32; super::THREADS_MAX / 32],
-    all: bool,
+    pub seen: Seen,
 }
 
-/// A copy whose landing is an error: the line and thread of its instruction.
+/// Something asynchronous that may land: a copy by descriptor or a commit, by its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Flying {
+    Box(usize),
+    Commit(usize),
+}
+
+/// A copy or commit whose landing is an error: the line and thread of its instruction.
 pub(crate) type Landing = (u32, u32, Fault);
-
-impl Bulk {
-    pub fn seen_by(&self, who: Who) -> bool {
-        self.all || self.seen[who.thread as usize / 32] >> (who.thread % 32) & 1 == 1
-    }
-
-    fn seen(&self) -> bool {
-        self.all || self.seen.iter().any(|threads| *threads != 0)
-    }
-
-    pub fn publish(&mut self) {
-        self.all = self.seen();
-    }
-}
 
 impl Counter {
     /// Arrivals and bytes may have completed its phase.
@@ -116,7 +108,7 @@ impl Shared {
         if used.conflicts(epoch, who) {
             return Err(race(at, 0, "mbarrier.inval", "an operation of the mbarrier", used));
         }
-        if self.bulks.iter().any(|bulk| bulk.counter == at && !bulk.seen()) {
+        if self.bulks.iter().any(|bulk| bulk.counter == at && !bulk.seen.some()) || self.drop_commits(at) {
             return Err(Fault::Unawaited { at });
         }
         self.counters.swap_remove(index);
@@ -136,7 +128,7 @@ impl Shared {
         Ok(index)
     }
 
-    fn used(&mut self, at: u64, who: Who) -> Result<&mut Counter, Fault> {
+    pub(super) fn used(&mut self, at: u64, who: Who) -> Result<&mut Counter, Fault> {
         let (index, epoch) = (self.counter(at, who)?, self.epoch);
         let counter = &mut self.counters[index];
         counter.used.add(epoch, who);
@@ -164,8 +156,8 @@ impl Shared {
         let ended = phase % 2 != parity;
         if ended {
             let of = |bulk: &&mut Bulk| bulk.counter == at && bulk.phase < phase;
-            let see = |bulk: &mut Bulk| bulk.seen[who.thread as usize / 32] |= 1 << (who.thread % 32);
-            self.bulks.iter_mut().filter(of).for_each(see);
+            self.bulks.iter_mut().filter(of).for_each(|bulk| bulk.seen.add(who));
+            self.see_products(at, phase, who);
         }
         Ok(ended)
     }
@@ -173,13 +165,14 @@ impl Shared {
     /// A copy by descriptor begins. Its bytes are counted in the phase that is now.
     pub fn start_box(&mut self, counter: u64, copy: Transfer, who: Who) -> Result<(), Fault> {
         let phase = self.used(counter, who)?.phase;
-        let (epoch, block, begun) = (self.epoch, self.block, self.begun);
+        let (block, begun) = (self.block, self.begun);
         let id = self.bulks.len() as u32 + 1;
         for (at, bytes) in &copy.chunks {
             let start = self.start_of(*at, bytes.len())?;
+            let now = Now { epoch: self.epoch, block, bulks: &self.bulks, tensor: &self.tensor };
             for (i, cell) in self.cells[start..start + bytes.len()].iter_mut().enumerate() {
                 let at = at + i as u64;
-                cell.check_write(at, epoch, block, &self.bulks, who, "a copy")?;
+                cell.check_write(at, &now, who, "a copy")?;
                 let fences = |mark: Mark| self.fences[mark.thread as usize];
                 if cell.written_in == block && cell.stored > fences(cell.wrote) {
                     return Err(Fault::Proxy { at, how: "stored", by: cell.wrote.thread });
@@ -192,19 +185,44 @@ impl Shared {
             }
         }
         let Transfer { chunks, line } = copy;
-        let seen = [0; super::THREADS_MAX / 32];
-        self.bulks.push(Bulk { counter, phase, chunks, landed: false, line, thread: who.thread, seen, all: false });
+        self.bulks.push(Bulk {
+            counter,
+            phase,
+            chunks,
+            landed: false,
+            line,
+            thread: who.thread,
+            seen: Seen::default(),
+        });
         self.changes += 1;
         Ok(())
     }
 
-    /// The copies that have not landed.
-    pub fn flying(&self) -> Vec<usize> {
-        (0..self.bulks.len()).filter(|at| !self.bulks[*at].landed).collect()
+    /// What may land now: copies that have not, and commits of products.
+    pub fn flying(&self) -> Vec<Flying> {
+        let boxes = (0..self.bulks.len()).filter(|at| !self.bulks[*at].landed).map(Flying::Box);
+        boxes.chain(self.flying_commits().map(Flying::Commit)).collect()
     }
 
-    /// A copy lands, and its counter counts its bytes.
-    pub fn land_box(&mut self, at: usize) -> Result<(), Landing> {
+    /// It lands, and its counter counts it.
+    pub fn land_one(&mut self, flying: Flying) -> Result<(), Landing> {
+        match flying {
+            Flying::Box(at) => self.land_box(at),
+            Flying::Commit(at) => self.land_commit(at),
+        }
+    }
+
+    /// An arrival that no thread makes. The phase that it counts in.
+    pub(super) fn arrive_by_commit(&mut self, at: u64) -> Result<u64, Fault> {
+        let counter = self.counters.iter_mut().find(|counter| counter.at == at).ok_or(Fault::NoCounter { at })?;
+        let phase = counter.phase;
+        counter.pending = counter.pending.checked_sub(1).ok_or(Fault::Arrival { at, expected: counter.expected })?;
+        counter.turn();
+        self.changes += 1;
+        Ok(phase)
+    }
+
+    fn land_box(&mut self, at: usize) -> Result<(), Landing> {
         let bulk = &mut self.bulks[at];
         bulk.landed = true;
         let (counter, phase, line, thread) = (bulk.counter, bulk.phase, bulk.line, bulk.thread);
@@ -233,11 +251,11 @@ impl Shared {
         }
     }
 
-    /// A block has ended: its copies have.
+    /// A block has ended: its copies and products have.
     pub fn end(&self) -> Result<(), Landing> {
-        match self.bulks.iter().find(|bulk| !bulk.seen()) {
+        match self.bulks.iter().find(|bulk| !bulk.seen.some()) {
             Some(bulk) => Err((bulk.line, bulk.thread, Fault::Unawaited { at: bulk.counter })),
-            None => Ok(()),
+            None => self.end_of_products(),
         }
     }
 }

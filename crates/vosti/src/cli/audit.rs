@@ -3,13 +3,11 @@
 use super::Outcome;
 use super::arguments::Verify;
 use super::interrupt::without_steps;
-use super::output::print;
+use super::output::{Promised, print};
 use crate::fetch::Cache;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use vosti_audit::{Finding, Request};
-use vosti_cubin::Toolchain;
-use vosti_cubin::toolchain::REQUIREMENT;
 
 /// Whether a file is audited: it has no contract of its own, with the TTIR beside it.
 pub fn wanted(arguments: &Verify) -> bool {
@@ -31,12 +29,14 @@ pub fn run(arguments: &Verify) -> Result<Outcome> {
         print(&without_steps::<Result<_>>(draft)?)?;
         return Ok(Outcome::Done);
     }
+    // Before the work, which may take minutes.
+    let page = arguments.html.as_deref().map(Promised::new).transpose()?;
     let audit = without_steps(|| vosti_audit::audit(&request, python))?;
     let text = if arguments.json { serde_json::to_string_pretty(&audit)? + "\n" } else { audit.to_string() };
     print(&text)?;
-    if let Some(path) = &arguments.html {
+    if let Some(page) = page {
         let source = std::fs::read_to_string(&request.path).with_context(|| request.path.display().to_string())?;
-        std::fs::write(path, vosti_audit::page(&audit, &source)).with_context(|| path.display().to_string())?;
+        page.keep(&vosti_audit::page(&audit, &source))?;
     }
     Ok(match audit.finding() {
         Finding::Proved => Outcome::Done,
@@ -50,9 +50,5 @@ fn python() -> Result<PathBuf> {
     if let Some(python) = std::env::var_os("VOSTI_PYTHON") {
         return Ok(python.into());
     }
-    let folder = Cache::of_user()?.tool(REQUIREMENT);
-    if !folder.join("installed.txt").exists() {
-        tell!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
-    }
-    Ok(Toolchain::install(&folder)?.python().to_path_buf())
+    Ok(super::prepare::triton(&Cache::of_user()?)?.python().to_path_buf())
 }

@@ -28,7 +28,7 @@ pub fn run(arguments: &Chat) -> Result<Outcome> {
     let flags = &arguments.engine;
     let pool = open::asked(flags, open::any(1));
     let options = DeployOptions { pool, ..open::options(&flags.hardware)? };
-    let deployment = open::load(&flags.model, &options)?;
+    let deployment = open::load_with_text(&flags.model, &options)?;
     let own = deployment.text()?;
     own.chat()?; // a base model says so before anything is computed
     let seed = sampling::seed(&arguments.sampling);

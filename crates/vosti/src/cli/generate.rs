@@ -24,7 +24,7 @@ pub fn run(arguments: &Generate) -> Result<Outcome> {
     let least = Demand { tokens: most, sequences: arguments.choices as usize };
     let pool = open::asked(flags, least);
     let options = DeployOptions { pool, ..open::options(&flags.hardware)? };
-    let deployment = open::load(&flags.model, &options)?;
+    let deployment = open::load_with_text(&flags.model, &options)?;
     let own = deployment.text()?;
     let chat = own.chat().ok().filter(|_| !arguments.raw);
     let (prompt, thoughts) = match chat {

@@ -6,8 +6,9 @@ use super::interrupt;
 use super::output::counted;
 use super::prepare;
 use super::values::{Activations, Products, Weights};
-use crate::deployment::{Compile, DeployOptions, Deployment, DeviceConfig, Storage};
+use crate::deployment::{Compile, DeployError, DeployOptions, Deployment, DeviceConfig, Storage};
 use crate::device::{AnyDevice, On, own_gpu};
+use crate::model_source::ModelSource;
 use crate::pool::{self, Demand, Origin};
 use anyhow::{Context, Result};
 use std::io::{IsTerminal, Read};
@@ -67,6 +68,14 @@ pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
     // Leaked on purpose: a command needs its vocabulary to the end, and freeing a large one takes a fifth of a second.
     std::mem::forget(deployment.text().ok().cloned());
     Ok(deployment)
+}
+
+/// The same of a model that has a tokenizer. A configuration alone is refused before its weights are made.
+pub fn load_with_text(name: &str, options: &DeployOptions) -> Result<Deployment> {
+    if ModelSource::is_configuration(&find(name)?) {
+        return Err(DeployError::NoTokenizer(name.into()).into());
+    }
+    load(name, options)
 }
 
 /// An engine for requests that are not known yet, `sequences` at a time: its pool holds the longest that the context allows.

@@ -4,9 +4,10 @@
 use super::arguments::Prepare;
 use super::bar::{Bar, Unit};
 use super::interrupt::without_steps;
-use super::output::print;
+use super::output::{counted, print};
 use super::values::Copying;
 use super::{Outcome, open};
+use crate::deployment::check_context;
 use crate::estimate::card::{CARDS, CONSTANTS, Card};
 use crate::estimate::{self, Step};
 use crate::fetch::Cache;
@@ -28,10 +29,14 @@ pub fn run(arguments: &Prepare) -> Result<Outcome> {
     let (name, target) = (&arguments.model, arguments.target.as_str());
     anyhow::ensure!(!arguments.execute || target != CPU, "--execute needs a GPU target");
     anyhow::ensure!(arguments.copies == Copying::Descriptors || target != CPU, "--copies needs a GPU target");
+    // What is wrong with the arguments is told before a model is fetched and kernels are compiled.
+    vosti_kernels::check_target(target)?;
     let card = arguments.report.then(|| card(arguments)).transpose()?;
+    Bundle::check_writable(&arguments.output, arguments.force)?;
     let path = open::find(name)?;
     let cannot = || format!("cannot prepare {name}");
     let model = ModelSource::open(&path).with_context(cannot)?;
+    check_context(&model, arguments.context)?;
     let plan = model.plan(&Target::named(target), arguments.context).with_context(cannot)?;
     vosti_model::check_kernels(&plan).with_context(cannot)?;
     let files = Files::of_files(&path).map_err(|(path, error)| anyhow::anyhow!("{}: {error}", path.display()))?;
@@ -95,18 +100,27 @@ fn compile(
 /// Specialisations, compiled from their proved texts: by this Python, or else by an environment of the user's cache, where what it
 /// made before is kept.
 fn compiled(target: &str, specs: &[Spec], python: Option<&Path>, copies: Copies) -> Result<Vec<Artifact>> {
-    let tells = |count: usize| tell!("compiling    {count} kernels for {target}");
+    let tells = |count: usize| tell!("compiling    {} for {target}", counted(count, "kernel"));
     if let Some(python) = python {
         tells(specs.len());
         return Ok(Toolchain::with_python(python.into()).copying(copies).compile_checked_in(target, specs)?);
     }
     let cache = Cache::of_user()?;
     Kept::at(cache.kernels()).copying(copies).compiled(target, specs, |missing| {
-        tell!("Triton       {REQUIREMENT}, in an environment of its own (the first time takes minutes)");
-        let tool = Toolchain::install(&cache.tool(REQUIREMENT))?;
+        let tool = triton(&cache)?;
         tells(missing);
         Ok(tool)
     })
+}
+
+/// The environment of the user's cache with Triton, which is made if it is not there.
+pub fn triton(cache: &Cache) -> Result<Toolchain> {
+    let folder = cache.tool(REQUIREMENT);
+    if let Some(found) = Toolchain::find(&folder) {
+        return Ok(found);
+    }
+    tell!("Triton       {REQUIREMENT}, in an environment of its own: this takes minutes, once");
+    Ok(Toolchain::install(&folder)?)
 }
 
 /// What passes every check of machine code.

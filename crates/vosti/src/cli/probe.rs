@@ -1,14 +1,16 @@
 //! `vosti probe`: tries on a GPU the assumptions of its kernels' certificates.
 
-use super::arguments::Probe;
+use super::arguments::{Device, Probe};
 use super::bar::{Bar, Unit};
 use super::output::{verdict, whole};
 use super::{Outcome, open};
-use crate::probe;
+use crate::probe::{self, ProbeError};
 use anyhow::Result;
 use vosti_cuda::probe::ProbeOptions;
 
 pub fn run(arguments: &Probe) -> Result<Outcome> {
+    // Before the model is fetched and loaded.
+    anyhow::ensure!(arguments.on.hardware.device != Device::Cpu, ProbeError::NoGpu);
     let deployment = open::load(&arguments.on.model, &open::options(&arguments.on.hardware)?)?;
     let options = ProbeOptions { cases: arguments.cases, references: arguments.references, seed: arguments.seed };
     let bar = Bar::new(Unit::Count);

@@ -90,7 +90,7 @@ fn load(arguments: &Serve) -> Result<(Arc<Service>, EngineHandle, EngineThread)>
     let sequences = Policy::default().running_max;
     let pool = open::asked(&flags, open::any(sequences));
     let options = DeployOptions { pool, ..open::options(&flags.hardware)? };
-    let deployment = open::load(&flags.model, &options)?;
+    let deployment = open::load_with_text(&flags.model, &options)?;
     let engine = open::engine_for_any(&deployment, &flags, sequences)?;
     open::banner(&deployment, &engine);
     let program = deployment.program();

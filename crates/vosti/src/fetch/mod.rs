@@ -27,7 +27,7 @@ use vosti_engine::progress::{NoProgress, Progress};
 pub enum FetchError {
     #[error("no model is called {name:?}: give a path to a GGUF file or a Hugging Face folder, ORG/REPO[:QUANT] of a hub, or one of {known}", known = catalogue::listed())]
     UnknownModel { name: String },
-    #[error("no directory to keep models in: set HOME or XDG_CACHE_HOME")]
+    #[error("no directory to keep models and kernels in: set HOME or XDG_CACHE_HOME")]
     NoCacheDirectory,
     #[error("{}: {error}; check that the directory is writable and the disk is not full", path.display())]
     Io { path: PathBuf, error: io::Error },
