@@ -20,8 +20,8 @@ use vosti_ptx::{Cases, Edit, Kind, Seen};
 /// One of each form: products, experts, attention, a norm, a store, integers, and states.
 const KERNELS: [&str; 10] = [
     "linear-bf16-BK64-BM16-BN64-K712-N200-SWAP1",
-    "linear_glu-bf16-ACT0-BK64-BM16-BN64-K136-N72-SWAP1",
-    "expert_down-bf16-BK64-BM16-BN64-E9-K136-LANES16-N72-SWAP1-TOPK6-WHOLE1",
+    "linear_glu-bf16-ACT0-BK64-BM16-BN64-K712-N72-SWAP1",
+    "expert_down-bf16-BK64-BM16-BN64-E9-K712-LANES16-N72-SWAP1-TOPK6-WHOLE1",
     "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT512-USE0-WINDOW1",
     "attend_combine-bf16-BQ1-D64-DP64-GP4-GROUP3-HEIGHT1-KV_HEADS2-ROWS512-SINKS0-SPLIT512",
     "rmsnorm-bf16-BH4096-BM1-EPS1e-5-H200",

@@ -43,6 +43,11 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, chosen, small }: Numbers
     let part = |room: i64| if full { room } else { (room * 5 / 8).max(1) };
     let group = if full { room } else { room / 2 + 1 };
     let experts = part(constant("EP"));
+    // Small models too have loops that go once around their buffers, and more often than a vector has numbers: so a column that is
+    // one too far each time is noticed. Rows have several tiles.
+    let stages = if text.kernel == "linear_add" && constant("BM") == 16 { 16 } else { 9 };
+    let long = (stages + 1) * constant("BK") + either(64, 8);
+    let columns = ["BH", "BN", "BV"].map(constant).into_iter().max().filter(|columns| small && *columns >= 256);
     let flag = Const::Int(i64::from(!full));
     let mut spec = text.clone();
     for number in vosti_kernels::contract(&text.kernel).into_iter().flat_map(|contract| &contract.numbers) {
@@ -66,17 +71,21 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, chosen, small }: Numbers
             ) => flag,
             ("BLOCKS", _) => either(pick(128, 8), pick(30, 5)).into(),
             ("USE", _) => chosen.into(),
-            ("WINDOW", _) => (if full { 1024 } else { 1000 }).into(),
+            ("WINDOW", _) => either(pick(1024, 128), pick(1000, 100)).into(),
             ("N", "topk_combine") => part(constant("BN")).into(),
-            ("V", "topk_part" | "draw_part") => (32 * constant("PART")).into(),
+            // The last part has fewer columns.
+            ("V", "topk_part" | "draw_part") => (32 * constant("PART") - either(0, 100)).into(),
             ("PARTS", "draw_combine") => part(constant("WIDTH")).into(),
             ("PARTS", _) => 32.into(),
             ("KV", _) => either(pick(1024, 128), pick(200, 40)).into(),
-            ("STRIDE", _) => either(pick(6144, 512), pick(1400, 296)).into(),
-            ("V" | "N" | "K" | "H" | "Q", _) => either(pick(4096, 256), pick(1000, 200)).into(),
-            ("INNER", _) => pick(4096, 128).into(),
+            ("STRIDE", _) => either(pick(6144, 1536), pick(1400, 1304)).into(),
+            ("K", "gather") => either(pick(4096, 1344), pick(1000, 1288)).into(),
+            ("K", _) => either(pick(4096, long), pick(1000, long)).into(),
+            ("V" | "N" | "H" | "Q", _) if columns.is_some() => (columns.unwrap_or(0) + either(256, 200)).into(),
+            ("V" | "N" | "H" | "Q", _) => either(pick(4096, 256), pick(1000, 200)).into(),
+            ("INNER", _) => pick(4096, 320).into(),
             ("KEYS", _) => pick(256, 64).into(),
-            ("WIDTH", _) => pick(4608, 256).into(),
+            ("WIDTH", _) => pick(4608, 456).into(),
             ("GROUPS", "route") => (if chosen == 1 { either(8, 16) } else { 0 }).into(),
             ("MEMBERS", "route") => (if chosen == 1 { experts / either(8, 16) } else { 1 }).into(),
             ("KEPT", "route") => (if chosen == 1 { either(4, 2) } else { 0 }).into(),

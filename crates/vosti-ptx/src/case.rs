@@ -2,11 +2,12 @@
 //!
 //! Tile IR and a GPU add the lanes of a tile along an axis in different orders, and no certificate compares them. So
 //! numbers whose sum a kernel takes in this way are such that every order gives the same bits: multiples of 1/8 for
-//! norms, for attention the keys that [`crate::keys`] describes, for layers with a state those of
+//! norms and what else [`crate::numbers`] has, for attention the keys that [`crate::keys`] describes, for layers with a state those of
 //! [`crate::states`], and for draws logits whose weights are powers of two. All other numbers are arbitrary. None is
 //! denormal, and what the kernels make of them is not either. Read next: [`crate::compare`].
 
 use crate::keys::Keys;
+use crate::numbers::{Wanted, chooses, draws, of};
 use crate::states::States;
 use crate::step::{Step, int, size};
 use rand_xoshiro::SplitMix64;
@@ -15,7 +16,6 @@ use vosti_contract::{Contract, Extent, FOLDED, Param, Role, Shape, USE};
 use vosti_kernels::{KernelError, Spec};
 use vosti_tile::interp::Buffer;
 use vosti_tile::ir::{Binary, OpKind};
-use vosti_tile::numerics::to_bf16;
 use vosti_tile::{Kernel, Scalar};
 
 /// Physical pages of a cache.
@@ -24,8 +24,10 @@ pub(crate) const PAGES: usize = 40;
 const CONTEXT: usize = 256;
 /// Elements of a weight of which a case has the first rows only.
 const WEIGHT_MAX: i64 = 1 << 24;
-/// Parts of a row of logits of which each is a program, that a case computes.
-const PARTS_MAX: usize = 2;
+/// The value of [`USE`] for attention over a window.
+pub(crate) const WINDOWED: i64 = 1;
+/// Of more parts of a row of logits, of which each is a program, a case of several rows computes two.
+const PARTS_MAX: usize = 4;
 
 /// A launch of a kernel.
 #[derive(Clone, Debug)]
@@ -83,11 +85,15 @@ impl Case {
         let mut random = Random::new(seed);
         let step = step(spec, contract.shape, rows, &mut random);
         let states = contract.shape.recurs().then(|| States::new(spec, &mut random));
-        let mut maker = Maker { spec, contract, step, random, states, exact: sums(kernel) };
+        // It adds floats along an axis.
+        let sums = has(kernel, |op| matches!(op, OpKind::Reduce { op: Binary::AddF, .. }));
+        let mut maker = Maker { spec, contract, step, random, states, sums };
         let buffers = contract.params.iter().map(|param| maker.buffer(param)).collect::<Result<_, _>>()?;
         let step = maker.step;
-        let spare = usize::from(rows > 1);
-        let extent = Extent { rows: rows + spare * 70, tiles: step.tiles[0].len(), length: step.length + spare * 70 };
+        // A tile of rows and a split that nothing needs.
+        let spare = |many: usize| if rows > 1 { many } else { 0 };
+        let length = step.length + spare(int(spec, "SPLIT").map_or(70, |split| split as usize));
+        let extent = Extent { rows: rows + spare(size(spec, "BM") + 6), tiles: step.tiles[0].len(), length };
         let mut grid = vosti_contract::Grid::written(contract, &spec.constants)?.at(extent)?;
         // A weight of which only the first experts or rows are there.
         let width = int(spec, "K").or(int(spec, "BLOCKS").map(|blocks| 32 * blocks));
@@ -98,18 +104,18 @@ impl Case {
             }
             _ => (),
         }
-        // Parts of a row of logits are alike.
-        if int(spec, "PARTS").is_some() {
-            grid[1] = grid[1].min(PARTS_MAX);
+        // Parts of a row of logits are alike but for the last, which one row has always.
+        if int(spec, "PARTS").is_some_and(|parts| parts > PARTS_MAX as i64) && rows > 1 {
+            grid[1] = grid[1].min(2);
         }
         Ok(Case { buffers, grid })
     }
 }
 
-/// Whether a kernel adds floats along an axis.
-fn sums(kernel: &Kernel) -> bool {
+/// Whether a kernel has such an operation.
+fn has(kernel: &Kernel, wanted: fn(&OpKind) -> bool) -> bool {
     let mut found = false;
-    kernel.walk(&mut |op| found |= matches!(op.kind, OpKind::Reduce { op: Binary::AddF, .. }));
+    kernel.walk(&mut |op| found |= wanted(&op.kind));
     found
 }
 
@@ -140,30 +146,60 @@ fn step(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
     step
 }
 
-/// How many rows each request has, and the first one's position.
+/// How many rows each request has, and the first one's position. Several rows are of several requests.
 fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
-    // Attention: every row of a page once, so that each key is the last that some row sees.
+    // Attention: every row of a page once, so that each key is the last that some row sees, or the first.
     if shape.attends() && int(spec, "PAGE") == Some(rows as i64) {
-        return vec![(rows, random.below(rows))];
+        let height = Some(size(spec, "HEIGHT")).filter(|height| *height < rows).unwrap_or(0);
+        // The second tile's first row is the last one that sees a key of the request's first page.
+        let start = window(spec).map_or_else(|| random.below(rows), |window| window + rows - height - 2);
+        return vec![(rows, start)];
     }
     let mut requests = vec![];
     let mut left = rows;
     while left > 0 {
-        let many = (1 + random.below(2 * size(spec, "HEIGHT"))).min(left);
-        let start = match int(spec, "SPLIT") {
-            // Where keys are split, some rows see one split and some two; or two and three, where a launch folds them.
-            Some(split) if random.below(2) == 0 => {
-                let splits = if int(spec, USE) == Some(FOLDED) { 1 + random.below(2) } else { 1 };
-                (splits * split as usize).saturating_sub(5) + random.below(10)
-            }
-            // Where pages carry a state, some rows of a tile see one page and some the next.
-            _ if shape.recurs() && random.below(2) == 0 => (size(spec, "PAGE") - 1).saturating_sub(random.below(many)),
-            _ => random.below(150),
+        let many = match requests.is_empty() {
+            true => rows.div_ceil(2),
+            false => (1 + random.below(2 * size(spec, "HEIGHT"))).min(left),
         };
-        requests.push((many, start));
+        requests.push((many, start(spec, shape, (requests.len(), many), random)));
         left -= many;
     }
     requests
+}
+
+/// The first position of a request's rows. Of attention, the second request is new.
+fn start(spec: &Spec, shape: Shape, (at, many): (usize, usize), random: &mut Random) -> usize {
+    let around = |place: usize| place.saturating_sub(many / 2);
+    match (at % 4, window(spec), int(spec, "SPLIT")) {
+        (1, ..) if shape.attends() => 0,
+        // Rows that see as many keys as a window has, and rows that see fewer.
+        (0, Some(window), _) => around(window),
+        // Where keys are split, some rows see one split and some two; or more, where a launch folds them.
+        (0 | 2, None, Some(split)) => {
+            let splits = match int(spec, USE) {
+                Some(FOLDED) => 2,
+                Some(_) => 1,
+                // No keys are made for the second launch: as many splits as 32 MiB of scratch hold.
+                None => {
+                    let split =
+                        ["ROWS", "KV_HEADS", "GROUP", "D"].map(|name| size(spec, name)).iter().product::<usize>();
+                    ((1 << 23) / split).clamp(2, 18) / (1 + at % 4)
+                }
+            };
+            around(splits * split as usize)
+        }
+        // Where pages carry a state, some rows of a tile see one page and some the next; inputs of a convolution are
+        // on both sides of a page's end.
+        (0, None, None) if shape.recurs() || shape.attends() => around(size(spec, "PAGE")),
+        _ => random.below(150),
+    }
+}
+
+/// How many keys a row of attention over a window sees, if a case has as many.
+fn window(spec: &Spec) -> Option<usize> {
+    let window = int(spec, "WINDOW").filter(|_| int(spec, USE) == Some(WINDOWED))? as usize;
+    (window + 2 * size(spec, "PAGE") <= PAGES * size(spec, "PAGE")).then_some(window)
 }
 
 /// One row somewhere; or the last row of the first page, the last row of a page and the next page's first, and rows
@@ -183,7 +219,7 @@ struct Maker<'a> {
     /// Of a layer with a state.
     states: Option<States>,
     /// The kernel adds floats along an axis.
-    exact: bool,
+    sums: bool,
 }
 
 impl Maker<'_> {
@@ -197,19 +233,17 @@ impl Maker<'_> {
             Role::Positions => self.below(CONTEXT),
             Role::RowIndex => self.below(self.step.rows),
             Role::Slots => self.slots(),
-            Role::CacheK if self.contract.shape.attends() => {
+            // A convolution has no keys.
+            Role::CacheK if self.contract.shape.attends() && self.sums => {
                 self.floats(elem, &mut |maker, keys| keys.keys(&mut maker.random))
             }
-            Role::CacheV if self.contract.shape.attends() => {
-                self.floats(elem, &mut |maker, keys| keys.any(&mut maker.random))
-            }
             Role::CacheK | Role::CacheV => self.floats(elem, &mut |maker, keys| keys.any(&mut maker.random)),
-            Role::In(0) if self.contract.shape.attends() => {
-                let many = self.extent(param)?;
+            Role::In(0) if self.contract.shape.attends() && self.sums => {
+                let [many, _] = self.extent(param)?;
                 self.floats(elem, &mut |maker, keys| keys.queries(many, &mut maker.random))
             }
             _ => {
-                let many = self.extent(param)?;
+                let [many, width] = self.extent(param)?;
                 match &self.states {
                     Some(states) => of_state(
                         states,
@@ -218,14 +252,18 @@ impl Maker<'_> {
                         (self.contract.shape, param.role, many),
                         &mut self.random,
                     ),
-                    None => self.numbers(param, elem, many),
+                    None => {
+                        let (spec, shape, sums) = (self.spec, self.contract.shape, self.sums);
+                        Wanted { spec, shape, role: param.role, name: &param.name, elem, many, width, sums }
+                            .numbers(&mut self.random)
+                    }
                 }
             }
         })
     }
 
-    /// How many elements a buffer with a shape of its own has here.
-    fn extent(&self, param: &Param) -> Result<usize, KernelError> {
+    /// How many elements a buffer with a shape of its own has here, and how many of a row.
+    fn extent(&self, param: &Param) -> Result<[usize; 2], KernelError> {
         let extents = self.step.extents(self.spec, self.contract, param)?;
         let many: i64 = extents.iter().product();
         let inner: i64 = extents.iter().skip(1).product();
@@ -233,73 +271,8 @@ impl Maker<'_> {
         let shape = self.contract.shapes.get(&param.name).and_then(|list| list.first());
         let halves = shape.is_some_and(|first| first.starts_with("2 *"));
         let cut = matches!(param.role, Role::Weight(_)) && many > WEIGHT_MAX && !halves;
-        Ok(if cut { (WEIGHT_MAX / inner.max(1)).max(1) * inner } else { many } as usize)
-    }
-
-    /// Numbers of a kind that suits the kernel.
-    fn numbers(&mut self, param: &Param, elem: Scalar, many: usize) -> Buffer {
-        let chooses = ["argmax", "topk_part", "topk_combine"].contains(&self.spec.kernel.as_str());
-        match (param.role, elem) {
-            (Role::In(_), _) if self.spec.kernel.starts_with("draw_") => {
-                Buffer::F32((0..many).map(|_| of_draw(&param.name, &mut self.random)).collect())
-            }
-            // Experts, and indices that are none.
-            (_, Scalar::I32) => {
-                let experts = int(self.spec, "E").unwrap_or(1) as usize + 2;
-                Buffer::I32((0..many).map(|_| self.random.below(experts) as i32 - 1).collect())
-            }
-            // Two experts of each row have a share; those of all others are too small for FP32.
-            (Role::In(0), _) if int(self.spec, "SIGMOID").is_some() => {
-                let experts = int(self.spec, "E").unwrap_or(1) as usize;
-                let hot: Vec<usize> = (0..many).map(|_| self.random.below(experts)).collect();
-                let logit = |i: usize, random: &mut Random| match (i % experts).abs_diff(hot[i / experts]) {
-                    0 => random.float(),
-                    _ if i % experts == (hot[i / experts] + 2) % experts => random.float(),
-                    _ => -150.0 - 20.0 * random.unit(),
-                };
-                of(elem, (0..many).map(|i| logit(i, &mut self.random)))
-            }
-            // Sums of codes, whose products are no smaller than the others, so that a wrong one is not rounded away.
-            (Role::In(3), Scalar::F32) if int(self.spec, "BLOCKS").is_some() => {
-                let largest = if int(self.spec, "WIDE") == Some(1) { 1e6 } else { 4e3 };
-                Buffer::F32((0..many).map(|_| (largest * self.random.unit()).round()).collect())
-            }
-            (_, Scalar::I8) => Buffer::I8((0..many).map(|_| self.random.next() as i8).collect()),
-            // Places of candidates, each once in a row.
-            (Role::In(1), _) if chooses => Buffer::F32((0..many).map(|i| ((i * 7919) % (1 << 20)) as f32).collect()),
-            // Many are equal, and some are no numbers.
-            (Role::In(0), _) if chooses => {
-                let kinds = [f32::NAN, f32::NEG_INFINITY, -1.0, 0.25, 0.5, 3.0, 7.0];
-                let kinds = &kinds[..1 + self.random.below(kinds.len())];
-                let number = |random: &mut Random| match random.below(3) {
-                    0 => random.float(),
-                    _ => kinds[random.below(kinds.len())],
-                };
-                Buffer::F32((0..many).map(|_| number(&mut self.random)).collect())
-            }
-            // Sums of a gated unit, so small that no activation times another number is subnormal: a GELU's is from -10
-            // on.
-            (Role::Weight(0), Scalar::Bf16) if int(self.spec, "ACT").is_some() => {
-                let spread = if int(self.spec, "ACT") == Some(1) { 1.5 } else { 3.0 };
-                let scale = spread / (size(self.spec, "K") as f32).sqrt();
-                of(elem, (0..many).map(|_| scale * self.random.float()))
-            }
-            // Heads of which some have numbers that are not finite: a store makes them 0.
-            (Role::In(0), _) if self.contract.shape == Shape::StoreKv => {
-                let head = 2 * size(self.spec, "HALF");
-                let mut hurt = false;
-                let number = |at: usize| {
-                    hurt = if at.is_multiple_of(head) { self.random.below(3) == 0 } else { hurt };
-                    let number = if self.exact { self.random.eighth() } else { self.random.float() };
-                    if hurt { States::or_not_finite(number, &mut self.random) } else { number }
-                };
-                of(elem, (0..many).map(number))
-            }
-            (Role::In(_), _) if self.exact => of(elem, (0..many).map(|_| self.random.eighth())),
-            // Sums of weights and their like are positive.
-            (Role::Scratch(1), _) => of(elem, (0..many).map(|_| 1.5 + self.random.unit())),
-            _ => of(elem, (0..many).map(|_| self.random.float())),
-        }
+        let inner = inner.max(1);
+        Ok([if cut { (WEIGHT_MAX / inner).max(1) * inner } else { many }, inner].map(|many| many as usize))
     }
 
     fn floats(&mut self, elem: Scalar, make: &mut dyn FnMut(&mut Self, &Keys) -> Vec<f32>) -> Buffer {
@@ -321,25 +294,6 @@ impl Maker<'_> {
         let mut slots = self.random.order(PAGES * size(self.spec, "PAGE"));
         slots.truncate(self.step.rows);
         Buffer::I32(slots)
-    }
-}
-
-/// A number of a draw. Logits times their scale differ by whole numbers, so that weights are powers of two from 1 to 2^-12, or
-/// zero. The sums of 2,048 of them, and of 256 parts with up to 16, have one value in every order.
-fn of_draw(name: &str, random: &mut Random) -> f32 {
-    match name {
-        "scale" => [0.5, 1.0, 2.0, f32::MAX][random.below(4)],
-        "within" | "pick" => match random.below(4) {
-            0 => [0.0, 1.0 - f32::EPSILON / 2.0][random.below(2)],
-            _ => random.below(1 << 24) as f32 / 16_777_216.0,
-        },
-        "sums" => 1.0 + random.below(16) as f32,
-        "tokens" => random.below(1 << 20) as f32,
-        _ => match random.below(3000) {
-            0 => f32::INFINITY,
-            1..300 => [f32::NAN, f32::NEG_INFINITY, -f32::MAX][random.below(3)],
-            _ => 2.0 * random.below(4) as f32,
-        },
     }
 }
 
@@ -369,24 +323,28 @@ fn of_state(
     let given = matches!((shape, role), (Shape::RecurStore, Role::In(_)));
     of(
         Scalar::F32,
-        numbers.into_iter().map(|number| if given { States::or_not_finite(number, random) } else { number }),
+        numbers.into_iter().map(|number| if given { States::or_not_finite(number, 64, random) } else { number }),
     )
 }
 
-/// Floats in an element type.
-fn of(elem: Scalar, floats: impl Iterator<Item = f32>) -> Buffer {
-    match elem {
-        Scalar::Bf16 => Buffer::Bf16(floats.map(to_bf16).collect()),
-        _ => Buffer::F32(floats.collect()),
-    }
-}
-
-/// The rows of the cases of a kernel: one, some more than a row tile or than a page, and of attention a page.
-pub fn row_counts(spec: &Spec) -> Vec<usize> {
+/// The rows of the cases of a kernel: one, some more than a row tile or than a page, and of attention a page. Rows that are
+/// chosen from or drawn from are of many kinds. Each row of a tile is once the first behind the last, if there are no
+/// matrix products; then some are.
+pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
     if int(spec, "DK").is_some() && int(spec, "HEIGHT").is_none() {
         return vec![1, size(spec, "PAGE") + 12];
     }
-    let tile = int(spec, "BM").or(int(spec, "HEIGHT")).unwrap_or(1).max(1) as usize;
-    let page = int(spec, "PAGE").filter(|_| int(spec, "SPLIT").is_some()).map(|page| page as usize);
-    [1, tile + 3].into_iter().chain(page).collect()
+    let Some(tile) = int(spec, "BM").map(|rows| rows as usize) else {
+        let page = int(spec, "SPLIT").map(|_| size(spec, "PAGE")).filter(|rows| *rows > 1);
+        return [1, size(spec, "HEIGHT") + 3].into_iter().chain(page).collect();
+    };
+    match tile {
+        1 if draws(spec) => vec![1, 40],
+        1 if chooses(spec) || int(spec, "SIGMOID").is_some() => vec![1, 16],
+        1 => vec![1, 4],
+        2..=16 if !has(kernel, |op| matches!(op, OpKind::Dot { .. })) => {
+            [1].into_iter().chain(tile + 1..=2 * tile).collect()
+        }
+        _ => vec![1, tile + 3, tile * 5 / 8],
+    }
 }

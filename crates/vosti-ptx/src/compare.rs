@@ -94,7 +94,7 @@ impl Cases {
         let contract: &Contract = vosti_kernels::contract(&spec.kernel)?;
         let kernel = vosti_tile::lift(ttir).map_err(|error| Difference::Ttir(error.to_string()))?;
         let mut cases = vec![];
-        for (seed, rows) in row_counts(spec).into_iter().enumerate() {
+        for (seed, rows) in row_counts(spec, &kernel).into_iter().enumerate() {
             let case = Case::new(spec, contract, &kernel, rows, seed as u64)?;
             let mut wanted = case.buffers.clone();
             let options = Options { undefined: Undefined::Poison(seed as u64), ..Options::default() };

@@ -352,7 +352,7 @@ impl Reader<'_> {
             }
         };
         let what = match self.exponent(at) {
-            Some((to, from)) => What::Lane { run: EXP, to, from: [from; 3] },
+            Some((to, from)) => What::Lane { run: EXP, to, from },
             None => self.what(statement.opcode, &statement.operands).ok_or_else(unknown)?,
         };
         Ok(Instruction { line: statement.line, guard, class: Class::of(statement.opcode), what })
@@ -360,11 +360,13 @@ impl Reader<'_> {
 
     /// Triton makes `exp(x)` of two instructions: x times log2(e), and `ex2.approx.f32` of that. The two together are given the
     /// tile IR's `exp`, if they are in one block of the code and x does not change between them. (`exp2` is `ex2.approx.ftz.f32`.)
-    fn exponent(&self, at: usize) -> Known<(Register, Register)> {
+    /// Between the two may be choices of a number in place of the product.
+    fn exponent(&self, at: usize) -> Known<(Register, [Register; 3])> {
         let statement = &self.text.statements[at];
-        let ("ex2.approx.f32", [to, Operand::Word(scaled)]) = (statement.opcode, statement.operands.as_slice()) else {
+        let ("ex2.approx.f32", [to, Operand::Word(given)]) = (statement.opcode, statement.operands.as_slice()) else {
             return None;
         };
+        let mut scaled = given;
         let writes = |statement: &Statement, word: &str| match statement.operands.first() {
             Some(Operand::Word(to)) => *to == word,
             Some(Operand::Vector(to)) => to.contains(&word),
@@ -378,7 +380,14 @@ impl Reader<'_> {
                 (true, false, ..) => between.push(found),
                 (true, true, "mul.rn.f32", [_, Operand::Word(x), Operand::Word(LOG2_E)]) if found.guard.is_none() => {
                     let kept = !between.iter().any(|statement| writes(statement, x));
-                    return kept.then_some((self.target(to, Width::Bits32)?, self.word(x, Width::Bits32)?));
+                    let [x, given] = [self.word(x, Width::Bits32)?, self.word(given, Width::Bits32)?];
+                    return kept.then_some((self.target(to, Width::Bits32)?, [x, given, x]));
+                }
+                (true, true, "selp.f32", [_, Operand::Word(product), Operand::Word(number), _])
+                    if found.guard.is_none() && number.starts_with("0f") =>
+                {
+                    between.push(found);
+                    scaled = product;
                 }
                 _ => return None,
             }

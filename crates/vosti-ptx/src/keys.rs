@@ -2,14 +2,17 @@
 //!
 //! A softmax over a page adds 64 weights, powers of two of scores, whose sum depends on the order of its terms. Here
 //! - most keys of a page are *cold*: one key that every query scores so low that its weight is 0, or 1 if no other is seen;
-//! - on most pages all others are one *hot* key, whose score is above those of all earlier pages. So each has the weight 1;
-//! - on every third page two others differ. A sum of two weights and zeros is rounded once, in any order.
+//! - on most pages all others are one *hot* key, whose score is above those of all earlier pages. So each has the weight 1.
+//!   Where keys are seen through a window, it is one key for all pages: so the window's first keys count as much as its last, and the last
+//!   key of a page is none that is cold;
+//! - on every third page two others differ, which a window's hot keys are above. A sum of two weights and zeros is rounded
+//!   once, in any order.
 //!
 //! The scale of scores and their soft cap are the kernel's own.
 
-use crate::case::{PAGES, Random};
+use crate::case::{PAGES, Random, WINDOWED};
 use crate::step::int;
-use vosti_contract::Const;
+use vosti_contract::{Const, USE};
 use vosti_kernels::Spec;
 
 /// Dimensions of a cache and its queries.
@@ -19,6 +22,7 @@ pub(crate) struct Keys {
     d: usize,
     slope: f32,
     capped: bool,
+    windowed: bool,
 }
 
 impl Keys {
@@ -30,7 +34,8 @@ impl Keys {
         };
         let d = if int(spec, "HALF").is_some() { 2 * size("HALF") } else { size("D") };
         let capped = int(spec, "CAPPED") == Some(1);
-        Keys { heads: size("KV_HEADS"), page: size("PAGE"), d, slope, capped }
+        let windowed = int(spec, USE) == Some(WINDOWED);
+        Keys { heads: size("KV_HEADS"), page: size("PAGE"), d, slope, capped, windowed }
     }
 
     /// Numbers of so many pages.
@@ -55,13 +60,18 @@ impl Keys {
     /// `[pages, heads, page, d]`.
     pub fn keys(&self, random: &mut Random) -> Vec<f32> {
         let mut keys = Vec::with_capacity(self.many(PAGES));
-        for (page, _) in (0..PAGES).flat_map(|page| (0..self.heads).map(move |head| (page, head))) {
+        let all: Vec<Vec<f32>> = (0..self.heads).map(|_| self.key(self.level(1), random)).collect();
+        for (page, head) in (0..PAGES).flat_map(|page| (0..self.heads).map(move |head| (page, head))) {
             let (cold, hot) = (self.key(self.cold(), random), self.key(self.level(page), random));
-            let pair = [random.below(self.page), random.below(self.page)];
+            let hot = if self.windowed { all[head].clone() } else { hot };
+            let last = self.page - 1;
+            let pair = [random.below(self.page), if self.windowed { last } else { random.below(self.page) }];
             for place in 0..self.page {
                 match page % 3 {
+                    2 if pair.contains(&place) && self.windowed => keys.extend(self.key(self.level(0), random)),
                     2 if pair.contains(&place) => keys.extend(self.key(self.level(page), random)),
                     2 => keys.extend(&cold),
+                    _ if self.windowed && place == last => keys.extend(&hot),
                     _ => keys.extend(if random.below(2) == 0 { &hot } else { &cold }),
                 }
             }

@@ -155,8 +155,14 @@ fn permute([a, b, selector]: [u64; 3]) -> u64 {
     u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]).into()
 }
 
-/// The tile IR's `exp`.
-pub(crate) const EXP: Lane = all!(tile | [a, ..] | math::exp(float(a)));
+/// The tile IR's `exp`, if the second operand is the first one times log2(e), and else `exp2` of it.
+pub(crate) const EXP: Lane = all!(
+    tile | [a, scaled, _]
+        | match bits(float(a) * std::f32::consts::LOG2_E) == scaled {
+            true => math::exp(float(a)),
+            false => math::exp2(float(scaled)),
+        }
+);
 
 /// All of them.
 pub(crate) const ROWS: &[Row] = &[

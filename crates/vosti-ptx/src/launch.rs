@@ -17,6 +17,10 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
 /// Global memory. An access outside it is an error in words.
 pub trait Global {
+    /// A launch begins.
+    fn begin_launch(&mut self) {}
+    /// A block of it begins, at this place of the grid.
+    fn begin_block(&mut self, _block: [u32; 3]) {}
     /// Reads bytes from an address on.
     fn load(&mut self, at: u64, to: &mut [u8]) -> Result<(), String>;
     /// Writes bytes from an address on.
@@ -134,8 +138,10 @@ impl Kernel {
         let column =
             launch.seed.map_or(0, |seed| SplitMix64::seed_from_u64(seed ^ COLUMNS).next_u64() % 16 * 32) as u32;
         let mut shared = Shared::new(launch.shared);
+        global.begin_launch();
         for i in order {
             shared.begin(column);
+            global.begin_block(blocks[i]);
             let mut block = Block {
                 code: &self.code,
                 params: launch.params,

@@ -23,6 +23,7 @@ mod keys;
 mod lanes;
 mod launch;
 mod matrix;
+mod numbers;
 mod shared;
 mod states;
 mod step;

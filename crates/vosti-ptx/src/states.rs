@@ -71,12 +71,14 @@ impl States {
         FALL * (random.unit() - 1.0)
     }
 
-    /// The number, or once in a while one that is not finite.
-    pub fn or_not_finite(number: f32, random: &mut Random) -> f32 {
-        match random.below(64) {
+    /// The number, or once in a while one that is not finite, or the next one of FP32 above the largest BF16, which is rounded to
+    /// that.
+    pub fn or_not_finite(number: f32, seldom: usize, random: &mut Random) -> f32 {
+        match random.below(seldom) {
             0 => f32::NAN,
             1 => f32::INFINITY,
             2 => f32::NEG_INFINITY,
+            3 => f32::from_bits(0x7f7f_0001),
             _ => number,
         }
     }

@@ -154,6 +154,37 @@ fn numbers_of_32_bits_are_parameters_too() {
     }
 }
 
+/// Two blocks of 64 threads, after an earlier launch of the same; `%r10` is the block.
+fn run_blocks(body: &str) -> Result<(), Fault> {
+    let kernel = Kernel::read(&text(&format!("mov.u32 %r10, %ctaid.x;\n{body}"))).unwrap();
+    let mut memory = Buffers::default();
+    let params = [memory.add("out", vec![0; 512])];
+    let launch =
+        Launch { grid: [2, 1, 1], threads: 64, shared: 0, params: &params, maps: &[], seed: None, steps_max: 10_000 };
+    let mut run = || kernel.run(&launch, &mut memory).map(|_| ()).map_err(|error| error.fault);
+    run().and_then(|()| run())
+}
+
+#[test]
+fn no_block_stores_or_loads_what_another_one_stores() {
+    let own = "mad.wide.u32 %rd1, %r10, 256, %rd1;";
+    let one = "st.global.b32 [%rd1], { %r1 };";
+    for right in [
+        one,
+        &format!("{own}\nst.global.b32 [%rd1], {{ %r10 }};"),
+        &format!("{own}\n{one}\nld.global.b32 %r9, [%rd1];"),
+    ] {
+        assert_eq!(run_blocks(right), Ok(()), "{right}");
+    }
+    for wrong in [
+        "st.global.b32 [%rd1], { %r10 };",
+        &format!("ld.global.b32 %r9, [%rd1];\n{own}\n{one}\nld.global.b32 %r9, [%rd0];"),
+    ] {
+        let Err(Fault::Global { why, .. }) = run_blocks(wrong) else { panic!("{wrong}") };
+        assert_eq!(why, "block [0, 0, 0] of this launch has stored there", "{wrong}");
+    }
+}
+
 #[test]
 fn threads_that_part_meet_again() {
     let body = "setp.lt.u32 %p1, %r1, 40;\n@%p1 bra LOW;\nmov.u32 %r9, 7;\nbra.uni END;\nLOW:\nmov.u32 %r9, 5;\nEND:\n\

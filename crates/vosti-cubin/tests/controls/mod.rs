@@ -18,6 +18,7 @@ const UNDER_WAY: &str = "a copy to it is under way";
 const RACE: &str = "a race at shared byte";
 const BITS: &str = "the tile interpreter's is";
 const GLOBAL: &str = "global memory at";
+const TWICE: &str = "of this launch has stored there";
 const POISON: &str = "was never written";
 const DIVERGENT: &str = "not all threads of the warp execute it";
 const BARRIER: &str = "not all threads of the block reach it";
@@ -332,9 +333,68 @@ pub const CONTROLS: &[Control] = controls! {
     "a gate's limit is another", "expert_glu-bf16-ACT2-", BITS, |t| with(t, "0f40E00000", 0, "0f40E00000", "0f40A00000");
     "experts of a group that is kept are left out", "route-", BITS, |t| with(t, "setp.leu.f32", 0, "setp.leu", "setp.gtu");
     "experts of all groups but one are left out", "route-", BITS, |t| with(t, "setp.gtu.f32", 0, "setp.gtu", "setp.leu");
-    // Numbers that are not finite.
-    "a number that is not finite is stored", "rope_store-", BITS, |t| unchanged(t, 0);
+    // Numbers that are not finite, or too large.
+    "a number that is not finite is stored", "rope_store-bf16-BM16-EPS1e-6", BITS, |t| unchanged(t, 0);
+    "a number above the largest BF16 is stored", "rope_store-bf16-BM16-EPS0.0", BITS, |t| with(t, "0f7F7F0000", 0, "7F7F0000", "7F7FFFFF");
+    "the largest BF16 is not stored", "store_conv-", BITS, |t| with(t, "0f7F7F0000", 0, "setp.le", "setp.lt");
+    "another weight of keys", "rope_store-bf16-BM16-EPS1e-6", BITS, |t| with(t, "_param_9]", 0, "_param_9", "_param_6");
+    // Rows so small that a norm's small number counts.
+    "the small number of a norm that is rounded is left out", "rmsnorm_add-", BITS, |t| with(t, "0f358637BD", 0, "358637BD", "00000000");
+    "the small number of heads is left out", "norm_gated-", BITS, |t| with(t, "0f358637BD", 0, "358637BD", "00000000");
+    "the small number of values is left out", "rope_store-bf16-BM16-EPS1e-6", BITS, |t| with(t, "0f358637BD", -1, "358637BD", "00000000");
+    "the small number of a layer's input is left out", "per_layer_gate-", BITS, |t| with(t, "0f358637BD", 0, "358637BD", "00000000");
+    // Tiles of columns behind the first, and rows behind the last that are not a thread's first.
+    "columns of another tile", "embed-", BITS, |t| with(t, "%ctaid.y", 0, ".y", ".z");
+    "columns of another tile of experts", "combine_bias-", BITS, |t| with(t, "%ctaid.y", 0, ".y", ".z");
+    "a thread's third row is one too many", "embed-", GLOBAL, |t| with(t, "setp.lt.s32", 2, ".lt", ".le");
+    "a thread's last row is one too many", "embed-", GLOBAL, |t| with(t, "setp.lt.s32", 15, ".lt", ".le");
+    "a third row of four is one too many", "gather-", GLOBAL, |t| with(t, "setp.lt.s32", 2, ".lt", ".le");
+    "a second row of four is one too many", "combine_bias-", GLOBAL, |t| with(t, "setp.lt.s32", 1, ".lt", ".le");
+    "an expert's bias one further", "combine_bias-", BITS, |t| with(t, "min.s32", 0, ", 5;", ", 4;");
+    // Blocks of numbers that become integers.
+    "a block that counts as zeros has integers", "quantise-bf16-BB32-BLOCKS40", BITS, |t| with(t, "0f0DA24260", 0, "0DA24260", "00000000");
+    "a block that is just large enough is zeros", "quantise-bf16-BB32-BLOCKS40", BITS, |t| with(t, "0f0DA24260", 0, "0DA24260", "0DA30000");
+    "halves are rounded up", "quantise-bf16-BB32-BLOCKS40", BITS, |t| with(t, "0f4B400000", 0, "4B400000", "4B400001");
+    "a block's NaN is no maximum", "quantise-bf16-BB32-BLOCKS40", BITS, |t| with(t, "max.NaN.f32", 0, "max.NaN", "max");
+    // Choices and draws.
+    "a column behind the last part's last", "topk_part-", BITS, |t| with(t, "setp.lt.u32", 0, ", 9000;", ", 8996;");
+    "a negative zero is chosen", "topk_part-", BITS, |t| Some(t.replace("0f00800000", "0f00000000"));
+    "the smallest normal number counts as zero", "topk_part-", BITS, |t| Some(t.replace("setp.lt.f32", "setp.le.f32"));
+    "a row without numbers has no first column", "argmax-", BITS, |t| with(t, "setp.eq.f32", -1, "4B800000", "00000000");
+    "no row's largest number is below zero", "argmax-", BITS, |t| Some(t.replace("0fFF800000", "0f00000000"));
+    "the later one of equal experts", "route-bf16-BM1-E12", BITS, |t| with(t, "setp.le.f32", -1, "setp.le", "setp.lt");
+    "a choice that is no number", "route-bf16-BM1-E12", BITS, |t| with(t, "setp.num.f32", 0, "setp.num", "setp.nan");
+    "a draw's last part has columns too many", "draw_part-", BITS, |t| with(t, "setp.lt.u32", 0, ", 700;", ", 698;");
+    "a row without weights has no first column", "draw_part-", BITS, |t| with(t, "setp.gt.f32", 0, "setp.gt", "setp.ge");
+    "a draw ends before a sum that is its share", "draw_part-", BITS, |t| with(t, "setp.le.f32", -1, "setp.le", "setp.lt");
+    "parts end before a sum that is their share", "draw_combine-", BITS, |t| with(t, "setp.le.f32", -1, "setp.le", "setp.lt");
+    "an infinite logit has no weight", "draw_combine-", BITS, |t| with(t, "setp.le.f32", 0, "setp.le", "setp.lt");
+    "parts of two rows are stored at one place", "draw_part-", TWICE, |t| with(t, "mad.lo.s64", -1, ", 3,", ", 1,");
+    // A convolution's inputs of two pages, a window's keys, a new request's first row, and many splits.
+    "an input of the next page is of this one too", "conv_silu-", BITS, |t| with(t, "setp.lt.u32", 2, ", 64;", ", 65;");
+    "a page's last input is left out", "conv_silu-", BITS, |t| with(t, "setp.lt.u32", 3, ", 64;", ", 63;");
+    "inputs of the other half", "conv_silu-", BITS, |t| with(t, "_param_7]", 0, "_param_7", "_param_6");
+    "a window is a key too long", "attend-bf16-BQ16-CAP50", BITS, |t| with(t, "setp.ge.s32 \t%p17,", 0, "setp.ge", "setp.gt");
+    "a window's first page is left out", "attend-bf16-BQ16-CAP50", BITS, |t| with(t, ", -99;", 0, ", -99;", ", -98;");
+    "the row at position 0 is not written", "attend-bf16-BQ16-CAP50", BITS, |t| with(t, "setp.gt.s32", -2, "setp.gt", "setp.ge");
+    "the thirteenth split is not copied", "attend_combine-", BITS, |t| with(t, "setp.gt.s32", -5, ", 12;", ", 99;");
 };
+
+/// The first sum whose last term is a product, as a multiply-add.
+fn multiplied_at_once(text: &str) -> Option<String> {
+    let words = |line: &str| line.replace([',', ';'], "").split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    let lines: Vec<(&str, Vec<String>)> = text.lines().map(|line| (line, words(line))).collect();
+    let product =
+        |to: &str| lines.iter().find(|(_, words)| words.len() == 4 && words[0] == "mul.rn.f32" && words[1] == to);
+    let fused = lines.iter().find_map(|(line, words)| match &words[..] {
+        [add, to, term, last] if add == "add.rn.f32" => {
+            let (_, factors) = product(last)?;
+            Some((line, format!("fma.rn.f32 {to}, {}, {}, {term};", factors[2], factors[3])))
+        }
+        _ => None,
+    });
+    fused.map(|(line, fused)| text.replacen(*line, &fused, 1))
+}
 
 /// What no case can notice, with the reason.
 pub const UNNOTICED: &[(Control, &str)] = &[
@@ -382,5 +442,81 @@ pub const UNNOTICED: &[(Control, &str)] = &[
             says: "",
         },
         "addition commutes",
+    ),
+    (
+        Control {
+            name: "squares of BF16 multiplied and added at once",
+            kernel: "rmsnorm_add-",
+            edit: multiplied_at_once,
+            says: "",
+        },
+        "FP32 holds such a square exactly; the compiler's check counts multiply-adds",
+    ),
+    (
+        Control {
+            name: "a comparison of numbers without their signs",
+            kernel: "combine_bias-",
+            edit: |t| Some(t.replace("setp.lt.s32", "setp.lt.u32")),
+            says: "",
+        },
+        "rows and columns are from 0 to 2^31 - 1",
+    ),
+    (
+        Control {
+            name: "an index of 32 bits",
+            kernel: "embed-",
+            edit: |t| {
+                line(t, "mad.wide.s32", 1, |line| {
+                    let words: Vec<&str> = line
+                        .trim()
+                        .trim_end_matches(';')
+                        .split([' ', '\t', ','])
+                        .filter(|word| !word.is_empty())
+                        .collect();
+                    let [_, to, index, by, base] = words[..] else { return line.into() };
+                    format!("mul.lo.s32 {index}, {index}, {by}; cvt.s64.s32 {to}, {index}; add.s64 {to}, {to}, {base};")
+                })
+            },
+            says: "",
+        },
+        "a case has at most 2^24 numbers of a weight, whose bytes 32 bits count",
+    ),
+    (
+        Control {
+            name: "the last bit of a number",
+            kernel: "conv_silu-",
+            edit: |t| with(t, "0f3F800000", 0, "0f3F800000", "0f3F800001"),
+            says: "",
+        },
+        "what differs in FP32's last place is the same BF16 but for one number in thousands",
+    ),
+    (
+        Control {
+            name: "a zero is not told from subnormal numbers",
+            kernel: "argmax-",
+            edit: |t| with(t, "0f00800000", 0, "0f00800000", "0f00000000"),
+            says: "",
+        },
+        "no case has subnormal numbers",
+    ),
+    (
+        Control {
+            name: "rows of a page that are not there yet are loaded",
+            kernel: "store_mamba-",
+            edit: |t| {
+                line(t, "ld.global.v4", 0, |line| line.split_once(' ').map_or(line.into(), |(_, rest)| rest.into()))
+            },
+            says: "",
+        },
+        "each is replaced before a state is made of them",
+    ),
+    (
+        Control {
+            name: "a split more than there are is copied",
+            kernel: "attend_combine-",
+            edit: |t| with(t, "setp.gt.s32", 3, "setp.gt", "setp.ge"),
+            says: "",
+        },
+        "the scratch has room for it, and nobody reads the copy",
     ),
 ];
