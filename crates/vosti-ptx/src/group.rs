@@ -2,7 +2,7 @@
 //!
 //! A warp computes its own 16 of the 64 rows. The result exists from the wait on: until then its registers are poison, and the
 //! operands in shared memory must stay as they were. A register that another instruction wrote needs `wgmma.fence` before, and
-//! what a store wrote to shared memory needs `fence.proxy.async` of the thread that stored it. What a copy by descriptor
+//! what a store or `cp.async` wrote to shared memory needs `fence.proxy.async` of that thread. What a copy by descriptor
 //! brought needs no fence, because it is by the same proxy, but that the warp's first thread has waited for it. That all four
 //! warps come to the same instruction is not checked.
 

@@ -53,7 +53,7 @@ struct Word {
     loading: u32,
     wrote: Mark,
     read: Mark,
-    /// One more than the last product that used it, and whether that wrote it.
+    /// The number of the last product that used it, from 1 on, and whether that wrote it.
     product: usize,
     by_product: bool,
 }
