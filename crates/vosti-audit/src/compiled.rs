@@ -3,7 +3,8 @@
 //! A proof is of the TTIR and assumes of a compiler that a row's sum has one order in launches of different tiles and warps.
 //! The PTX shows whether that is so: this module runs it on a processor (`vosti_ptx`), and two runs whose outputs differ for a
 //! row with equal inputs refute the claim. It also finds wrong kernels that the verifier does not read. Equal runs prove
-//! nothing, and a fault is no difference: bounds are the verifier's. Read next: `render.py`, which compiles.
+//! nothing, and a fault is no difference: bounds are the verifier's. Blocks that store one place are no fault here: they run in the
+//! order that a seed draws. Read next: `render.py`, which compiles.
 
 use crate::contract::{Claim, Constants, Elem, in_turn, of_batch, plain};
 use crate::render::Code;
@@ -250,7 +251,7 @@ fn made(side: &Side, drawn: &Drawn, rows: usize, contents: &mut Contents) -> Mad
     if grid.iter().map(|n| u64::from(*n)).product::<u64>() > BLOCKS {
         return Err("its blocks are too many to run".into());
     }
-    let mut run = Run { rows, grid, memory: Buffers::default(), values: vec![], outputs: vec![] };
+    let mut run = Run { rows, grid, memory: Buffers::one_by_one(), values: vec![], outputs: vec![] };
     let (mut left, mut buffers) = (BYTES, 0);
     for (name, _) in &side.code.parameters {
         let role = written.params.get(name).ok_or(format!("`{name}` has no role"))?.trim();
