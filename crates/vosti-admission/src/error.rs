@@ -26,7 +26,9 @@ pub enum BundleError {
     Launches { op: &'static str, index: usize, launches: usize },
     #[error("{folder}: it was prepared for another {what} ({found}, here {wanted}); run `vosti prepare` for this one")]
     Foreign { folder: String, what: &'static str, found: String, wanted: String },
-    #[error("{folder} is no bundle: {why}; run `vosti prepare`")]
+    #[error("{folder} is no bundle: it has no {file}; run `vosti prepare`")]
+    NoBundle { folder: String, file: &'static str },
+    #[error("{folder} is a damaged bundle: {why}; run `vosti prepare`")]
     Damaged { folder: String, why: String },
     #[error("{folder} was prepared for {found}, and this device is {wanted}; {}", instead(wanted))]
     Target { folder: String, found: String, wanted: String },

@@ -5,9 +5,10 @@
 
 use crate::bundle::{Bundle, plan_hash};
 use crate::error::BundleError;
-use crate::manifest::{FORMAT, File, Kernel, Manifest, Model};
+use crate::manifest::{FORMAT, File, Format, Kernel, Manifest, Model};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use vosti_core::PAGE;
 use vosti_cubin::Cubin;
@@ -23,17 +24,25 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError {
 }
 
 impl Bundle {
-    /// Reads a folder that [`Bundle::write`] wrote. [`BundleError::Damaged`] if a file is missing, has another hash than the
-    /// manifest says, or occurs twice.
+    /// Reads a folder that [`Bundle::write`] wrote. [`BundleError::NoBundle`] if there is no manifest, [`BundleError::Foreign`] if
+    /// another version wrote it; [`BundleError::Damaged`] if a file is missing, has another hash than the manifest says, or occurs
+    /// twice.
     pub fn read(folder: &Path) -> Result<Bundle, BundleError> {
         let damaged = |why: String| BundleError::Damaged { folder: folder.display().to_string(), why };
         let path = folder.join(MANIFEST);
-        let text = fs::read_to_string(&path).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
-        let manifest: Manifest =
-            serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
-        if manifest.format != FORMAT {
-            return Err(damaged(format!("its format is `{}`, this binary reads `{FORMAT}`", manifest.format)));
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => {
+                BundleError::NoBundle { folder: folder.display().to_string(), file: MANIFEST }
+            }
+            _ => damaged(format!("{MANIFEST}: {error}")),
+        })?;
+        let unread = |error: serde_json::Error| damaged(format!("{MANIFEST}: {error}"));
+        let Format { format } = serde_json::from_str(&text).map_err(unread)?;
+        if format != FORMAT {
+            let (folder, wanted) = (folder.display().to_string(), FORMAT.into());
+            return Err(BundleError::Foreign { folder, what: "version of vosti", found: format, wanted });
         }
+        let manifest: Manifest = serde_json::from_str(&text).map_err(unread)?;
         let mut bundle = Bundle {
             folder: Some(folder.to_path_buf()),
             manifest: None,

@@ -31,6 +31,12 @@ pub struct Manifest {
     pub kernels: Vec<Kernel>,
 }
 
+/// The format of a manifest that may be another version's.
+#[derive(Deserialize)]
+pub(crate) struct Format {
+    pub format: String,
+}
+
 /// The files that a model is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {

@@ -116,8 +116,20 @@ pub struct Cuda {
 unsafe impl Send for Cuda {}
 
 impl Cuda {
-    /// The GPU with this index in the driver's count, from 0. Errors: no driver, no GPU, no such GPU.
+    /// Whether there is a GPU with this index in the driver's count, from 0; nothing is opened. Errors: no driver, no GPU, no such GPU.
+    pub fn find(index: usize) -> Result<(), DriverError> {
+        Cuda::ordinal(index).map(drop)
+    }
+
+    /// The GPU with this index. Errors: those of [`Cuda::find`], and the driver's.
     pub fn open(index: usize) -> Result<Cuda, DriverError> {
+        let (mut device, mut handle) = (0, null_mut());
+        call!(cuDeviceGet(&mut device, Cuda::ordinal(index)?))?;
+        call!(cuDevicePrimaryCtxRetain(&mut handle, device))?;
+        Cuda::on(Arc::new(Context { device, handle }), about(device)?)
+    }
+
+    fn ordinal(index: usize) -> Result<c_int, DriverError> {
         // SAFETY: asks whether the library can be loaded; its initialisers are the vendor's.
         if !unsafe { sys::is_culib_present() } {
             return Err(DriverError::NoDriver);
@@ -129,11 +141,7 @@ impl Cuda {
             return Err(DriverError::NoDevice);
         }
         let ordinal = c_int::try_from(index).ok().filter(|ordinal| *ordinal < count);
-        let ordinal = ordinal.ok_or(DriverError::NoSuchDevice { index, count: count.unsigned_abs() })?;
-        let (mut device, mut handle) = (0, null_mut());
-        call!(cuDeviceGet(&mut device, ordinal))?;
-        call!(cuDevicePrimaryCtxRetain(&mut handle, device))?;
-        Cuda::on(Arc::new(Context { device, handle }), about(device)?)
+        ordinal.ok_or(DriverError::NoSuchDevice { index, count: count.unsigned_abs() })
     }
 
     fn on(context: Arc<Context>, about: About) -> Result<Cuda, DriverError> {

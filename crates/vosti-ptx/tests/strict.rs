@@ -176,12 +176,16 @@ fn no_block_stores_or_loads_what_another_one_stores() {
     ] {
         assert_eq!(run_blocks(right), Ok(()), "{right}");
     }
-    for wrong in [
-        "st.global.b32 [%rd1], { %r10 };",
-        &format!("ld.global.b32 %r9, [%rd1];\n{own}\n{one}\nld.global.b32 %r9, [%rd0];"),
+    for (wrong, has) in [
+        ("st.global.b32 [%rd1], { %r10 };", "stored"),
+        (&format!("ld.global.b32 %r9, [%rd1];\n{own}\n{one}\nld.global.b32 %r9, [%rd0];"), "stored"),
+        (
+            &format!("mov.b64 %rd2, %rd1;\n{own}\nld.global.b32 %r9, [%rd1];\nst.global.b32 [%rd2], {{ %r1 }};"),
+            "loaded from",
+        ),
     ] {
         let Err(Fault::Global { why, .. }) = run_blocks(wrong) else { panic!("{wrong}") };
-        assert_eq!(why, "block [0, 0, 0] of this launch has stored there", "{wrong}");
+        assert_eq!(why, format!("block [0, 0, 0] of this launch has {has} there"), "{wrong}");
     }
 }
 

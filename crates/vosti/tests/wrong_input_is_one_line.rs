@@ -236,6 +236,18 @@ fn a_page_of_verdicts_that_could_not_be_written_in_the_end() {
     refused(&verify, "cannot write /nowhere/page.html");
 }
 
+/// No machine has so many. Without a driver its absence is told.
+#[test]
+fn a_gpu_that_is_not_there_where_a_model_would_be_fetched() {
+    let Err(error) = vosti_cuda::Cuda::find(999) else { panic!("1,000 GPUs") };
+    refused(&["generate", "x", "--model", "nobody/no-such-model", "--device", "cuda:999"], &error.to_string());
+}
+
+#[test]
+fn certificates_that_could_not_be_written_in_the_end() {
+    refused(&["verify", "--certificates", "/dev/null/certificates"], "cannot make /dev/null/certificates");
+}
+
 /// Its weights, which would take more memory than any machine has, are never made, and no GPU is looked for.
 #[test]
 fn a_configuration_alone_where_a_text_is_wanted_and_a_probe_of_a_processor() {

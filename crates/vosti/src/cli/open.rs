@@ -12,7 +12,7 @@ use crate::model_source::ModelSource;
 use crate::pool::{self, Demand, Origin};
 use anyhow::{Context, Result};
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vosti_core::{Device as _, PAGE};
 use vosti_engine::{Engine, Policy, Speculation};
 use vosti_model::Arithmetic;
@@ -60,9 +60,18 @@ pub fn any(sequences: usize) -> Demand {
     Demand { tokens: usize::MAX, sequences }
 }
 
+/// [`find`], but nothing is fetched for a GPU that is not there.
+fn find_for(name: &str, options: &DeployOptions) -> Result<PathBuf> {
+    match options.on {
+        On::Gpu(_, index) if !Path::new(name).exists() => vosti_cuda::Cuda::find(index)?,
+        _ => {}
+    }
+    find(name)
+}
+
 /// Loads a model with a progress bar.
 pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
-    let path = find(name)?;
+    let path = find_for(name, options)?;
     let bar = Bar::new(Unit::Bytes);
     let deployment = Deployment::load(name, &path, options, &bar).with_context(|| format!("cannot load {name}"))?;
     // Leaked on purpose: a command needs its vocabulary to the end, and freeing a large one takes a fifth of a second.
@@ -72,7 +81,7 @@ pub fn load(name: &str, options: &DeployOptions) -> Result<Deployment> {
 
 /// The same of a model that has a tokenizer. A configuration alone is refused before its weights are made.
 pub fn load_with_text(name: &str, options: &DeployOptions) -> Result<Deployment> {
-    if ModelSource::is_configuration(&find(name)?) {
+    if ModelSource::is_configuration(&find_for(name, options)?) {
         return Err(DeployError::NoTokenizer(name.into()).into());
     }
     load(name, options)

@@ -43,6 +43,10 @@ pub fn run(arguments: &Verify) -> anyhow::Result<Outcome> {
         seed: arguments.seed,
         ..VerifyOptions::default()
     };
+    if let Some(folder) = &arguments.certificates {
+        // Before the proof, which takes minutes.
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     let start = Instant::now();
     let bundle = Bundle::open(arguments.bundle.as_deref())?;
     let inventory = match bundle.manifest() {
@@ -192,7 +196,6 @@ fn certified(out: &mut String, inventory: &Inventory, stale: &[&str], arguments:
 
 fn write(inventory: &Inventory, arguments: &Verify) -> anyhow::Result<()> {
     if let Some(folder) = &arguments.certificates {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         for certificate in inventory.certificates() {
             let path = folder.join(format!("{}.json", certificate.kernel));
             std::fs::write(&path, certificate.to_json()).with_context(|| format!("cannot write {}", path.display()))?;
