@@ -205,6 +205,15 @@ def seen_by_products(ptx):
     return re.sub(r"(\tcp\.async\.wait_group\s+\d+;\n)", r"\1\tfence.proxy.async.shared::cta;\n", ptx)
 
 
+def given_back(ptx):
+    """The text with a proxy fence behind the read of what `tcgen05.alloc` wrote to shared memory, where copies by descriptor write there
+    later: they do so by the asynchronous proxy, and both of these are of the generic one. Triton 3.6.0 has only a barrier between."""
+    if "cp.async.bulk" not in ptx:
+        return ptx
+    allocated = r"(tcgen05\.alloc\.[^;]*;\n\t// end inline asm\n\tbar\.sync \t0;\n\tld\.shared\.b32 [^;]*;\n)"
+    return re.sub(allocated, r"\1\tfence.proxy.async.shared::cta;\n", ptx)
+
+
 def placed(ptx):
     """The text with the state space of each `mbarrier` that a `tcgen05.commit` arrives at. Without it the PTX ISA takes the address for a
     generic one, and it is one of shared memory."""
@@ -294,7 +303,7 @@ def compile_one(request, arch, shared_max, folder, out):
         ttgir = one_after_the_other(ttgir)
         module = stages["llir"](parsed(ttgir), metadata)
     ptx = beginning_with(request["start"], stages["ptx"](module, metadata))
-    for rewrite in (fenced, seen_by_products, placed):
+    for rewrite in (fenced, seen_by_products, given_back, placed):
         ptx = rewrite(ptx)
     for kind, text in (("ttgir", without_locations(ttgir)), ("ptx", ptx)):
         with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:

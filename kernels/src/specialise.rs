@@ -40,6 +40,9 @@ impl Tile {
 struct Table {
     /// Targets that take another target's tiles.
     same: BTreeMap<String, String>,
+    /// Targets on which tiles are copied by descriptor where an option says so.
+    #[serde(default)]
+    by_descriptor: Vec<String>,
     /// Tiles of a target; of a target in `same`, the options that it replaces.
     #[serde(flatten)]
     own: Targets,
@@ -55,14 +58,14 @@ static TABLE: LazyLock<Targets> =
 const OPTIONS: [&str; 5] = ["num_warps", "num_stages", HEIGHTS, FOLDS, DESCRIPTORS];
 const HEIGHTS: &str = "heights";
 const FOLDS: &str = "folds";
-/// Whether tiles are copied by descriptor. A target in `same` does not take it from the other.
+/// Whether tiles are copied by descriptor, on the targets in `by_descriptor`.
 const DESCRIPTORS: &str = "descriptors";
 
 fn read(text: &str) -> Result<Targets, KernelError> {
-    let Table { same, mut own } = toml::from_str(text).map_err(|error| KernelError::Table(error.to_string()))?;
+    let Table { same, by_descriptor, mut own } =
+        toml::from_str(text).map_err(|error| KernelError::Table(error.to_string()))?;
     for (target, of) in same {
         let mut tiles = kernels_of(&own, &of)?.clone();
-        tiles.values_mut().for_each(|options| _ = options.remove(DESCRIPTORS));
         for (kernel, options) in own.remove(&target).unwrap_or_default() {
             let Some(shared) = tiles.get_mut(&kernel) else {
                 return Err(KernelError::Untiled { target: of, kernel });
@@ -73,6 +76,9 @@ fn read(text: &str) -> Result<Targets, KernelError> {
             shared.extend(options);
         }
         own.insert(target, tiles);
+    }
+    for (_, tiles) in own.iter_mut().filter(|(target, _)| !by_descriptor.contains(target)) {
+        tiles.values_mut().for_each(|options| _ = options.remove(DESCRIPTORS));
     }
     Ok(own)
 }
@@ -357,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn high_products_of_whole_lines_are_copied_by_descriptor_on_sm90_alone() {
+    fn high_products_of_whole_lines_are_copied_by_descriptor_on_sm90_and_sm100() {
         let asks = |target: &str, kernel: &str, act: Dtype, k: i64| -> Vec<bool> {
             let mut dims = vec![("K", Const::Int(k)), ("N", Const::Int(960))];
             dims.extend((kernel == "linear_glu").then_some(("ACT", Const::Int(0))));
@@ -371,7 +377,8 @@ mod tests {
         assert_eq!(asks("cuda-sm90", "linear", Dtype::Bf16, 580), [false; 4]);
         assert_eq!(asks("cuda-sm90", "linear", Dtype::F32, 576), [false; 4]);
         assert_eq!(asks("cuda-sm80", "linear", Dtype::Bf16, 576), [false; 3]);
-        assert_eq!(asks("cuda-sm100", "linear", Dtype::Bf16, 576), [false; 4]);
+        assert_eq!(asks("cuda-sm100", "linear", Dtype::Bf16, 576), [false, false, true, true]);
+        assert_eq!(asks("cuda-sm120", "linear", Dtype::Bf16, 576), [false; 3]);
     }
 
     #[test]

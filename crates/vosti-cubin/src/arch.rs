@@ -125,9 +125,9 @@ impl Arch {
         self.number() >= 90
     }
 
-    /// Whether kernels may copy tiles by descriptor: where that has been executed. sm100 and sm120 have such copies too.
+    /// Whether it has copies of tiles by descriptor (PTX ISA, `cp.async.bulk.tensor`: from sm90 on).
     pub fn copies_by_descriptor(self) -> bool {
-        self == Arch::Sm90
+        self.number() >= 90
     }
 
     /// The PTX instruction that a dot of tiles of `elem` with `rows` rows must be compiled to. The instructions that sm90 and

@@ -5,7 +5,8 @@
 //! the arithmetic. A loop that waits for all groups loads nothing while it computes, whatever its number of stages says.
 //!
 //! Copies by descriptor arrive at barriers, one for each stage. Some are asked for before the loop. Each of its turns waits at one barrier,
-//! for the oldest of them, and asks for as many bytes as it waited for.
+//! for the oldest of them, and asks for as many bytes as it waited for. On sm100 the first turns may stand before the loop, and products
+//! arrive at barriers too: a wait for them names the tiles that they read.
 
 use crate::error::Refusal;
 
@@ -64,7 +65,7 @@ fn event(line: &str) -> Result<Option<Event>, Refusal> {
         return Ok(Some(Event::Box(tile_bytes(to).ok_or_else(misread)?)));
     }
     if line.contains("ttng.wait_barrier ") {
-        return Ok(Some(Event::Arrived));
+        return Ok((!line.contains(" deps ")).then_some(Event::Arrived));
     }
     if line.contains("ttg.async_wait ") {
         let (_, left) = line.split_once("num = ").ok_or_else(misread)?;
@@ -102,21 +103,22 @@ fn left_under_way(events: &[Event]) -> Result<u64, Refusal> {
     Ok(waits.into_iter().map(|(at, left)| before(at, left)).min().unwrap_or(0))
 }
 
-/// The fewest bytes that are under way behind a wait of a loop that copies by descriptor, and no other way.
+/// The fewest bytes that are under way behind a wait of a loop that copies by descriptor, and no other way. A turn before the loop waits
+/// for as many bytes as one of the loop.
 fn boxes_under_way(before: &[&str], events: &[Event]) -> Result<u64, Refusal> {
     let misread = |why: &str| Refusal::Flight { line: why.into() };
     let bytes = |event: &Event| if let Event::Box(bytes) = event { *bytes } else { 0 };
     let early = before.iter().filter_map(|line| event(line).transpose()).collect::<Result<Vec<_>, _>>()?;
-    let waits = events.iter().filter(|event| matches!(event, Event::Arrived)).count() as u64;
+    let waits = |events: &[Event]| events.iter().filter(|event| matches!(event, Event::Arrived)).count() as u64;
     let others =
         events.iter().chain(&early).any(|event| matches!(event, Event::Copy(_) | Event::Commit | Event::Wait(_)));
-    if waits != 1 || others || early.iter().any(|event| matches!(event, Event::Arrived)) {
+    if waits(events) != 1 || others {
         return Err(misread("a loop with copies by descriptor that waits otherwise than once"));
     }
     let turn: u64 = events.iter().map(bytes).sum();
     let first: u64 = events.iter().take_while(|event| !matches!(event, Event::Arrived)).map(bytes).sum();
-    let early: u64 = early.iter().map(bytes).sum();
-    match (early + first).checked_sub(turn) {
+    let (asked, waited): (u64, u64) = (early.iter().map(bytes).sum(), turn * (1 + waits(&early)));
+    match (asked + first).checked_sub(waited) {
         None => Err(misread("a loop waits for more copies than it asked for")),
         Some(0) => Err(Refusal::WaitsForAll),
         Some(left) => Ok(left),
@@ -148,14 +150,17 @@ mod tests {
         // Asked for in front of the wait.
         assert_eq!(of(&[0, 1, 2, 5, 3, 4, 6, 7]), Ok(2 * boxed));
         assert_eq!(of(&[0, 2, 3, 4, 5, 6, 7]), Err(Refusal::WaitsForAll));
-        for wrong in [
-            &[2, 3, 4, 5, 6, 7][..],
-            &[0, 1, 2, 4, 5, 6, 7],
-            &[0, 1, 2, 3, 3, 4, 5, 6, 7],
-            &[0, 1, 3, 2, 3, 4, 5, 6, 7],
-        ] {
+        for wrong in
+            [&[2, 3, 4, 5, 6, 7][..], &[0, 1, 2, 4, 5, 6, 7], &[0, 1, 2, 3, 3, 4, 5, 6, 7], &[0, 3, 2, 3, 4, 5, 6, 7]]
+        {
             assert!(matches!(of(wrong), Err(Refusal::Flight { .. })), "{wrong:?}");
         }
+        // A turn in front of the loop, and waits for products.
+        let products = "      ttng.wait_barrier %arg10, %arg11 deps %arg12, %arg13 : !ttg.memdesc<1xi64, #shared1, #smem, mutable>";
+        let peeled =
+            [&[lines[0], lines[1], lines[1], lines[3]], &lines[2..5], &[products], &lines[5..]].concat().join("\n");
+        assert_eq!(bytes(&peeled), Ok(boxed));
+        assert_eq!(of(&[0, 1, 3, 2, 3, 4, 5, 6, 7]), Err(Refusal::WaitsForAll));
         let copied = LOOP.lines().nth(5).unwrap();
         let mixed = BOXES.replace("      scf.yield", &format!("{copied}\n      scf.yield"));
         assert!(matches!(bytes(&mixed), Err(Refusal::Flight { .. })));

@@ -541,7 +541,7 @@ fn each_breach_of_copies_by_descriptor_is_refused_by_name() {
         let refused = refusal(&broken).to_string();
         assert!(refused.contains(says), "{says}: {refused}");
     }
-    // Copies by descriptor in a kernel whose record has none, and on a target whose copies nothing has executed.
+    // Copies by descriptor in a kernel whose record has none, and on a target that has none.
     let mut broken = sound();
     broken.sass = broken.sass.replace("REDUX.SUM", "UBLKCP");
     assert!(refusal(&broken).to_string().contains("it has `UBLKCP`, and its record has no descriptor"));
@@ -550,8 +550,9 @@ fn each_breach_of_copies_by_descriptor_is_refused_by_name() {
     assert!(refusal(&broken).to_string().contains("and its record has no descriptor"));
     let mut other = copied();
     for text in [&mut other.ptx, &mut other.sass, &mut other.metadata.target] {
-        *text = text.replace("sm_90a", "sm_100a").replace("EF_CUDA_SM90", "EF_CUDA_SM100");
+        *text = text.replace("sm_90a", "sm_80").replace("EF_CUDA_SM90", "EF_CUDA_SM80");
     }
-    let refused = inspect(&other, contract(), Arch::Sm100).unwrap_err().to_string();
+    other.metadata.launch_pdl = false;
+    let refused = inspect(&other, contract(), Arch::Sm80).unwrap_err().to_string();
     assert!(refused.contains("it needs copies by descriptor, which the launcher does not do"), "{refused}");
 }

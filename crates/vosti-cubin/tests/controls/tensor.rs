@@ -1,6 +1,6 @@
 //! Broken PTX of sm100: products of tensor memory.
 
-use super::{BITS, Control, EARLY, POISON, line, swapped, with, without};
+use super::{BITS, Control, EARLY, POISON, UNDER_WAY, line, swapped, with, without};
 
 const USED: &str = "a matrix product is using it";
 const READ: &str = "was changed while a matrix product was reading it";
@@ -111,5 +111,43 @@ pub const OF_SM100: &[Control] = super::controls! {
     "a second product adds to scores", "attend-", BITS, |t| {
         let scores = t.lines().find(|line| line.contains(PRODUCT))?.split("[ ").nth(1)?.split(' ').next()?.to_string();
         line(t, PRODUCT, 4, |line| line.replacen("[ %r1304", &format!("[ {scores}"), 1))
+    };
+    // Tiles that are copied by descriptor. The first turn stands before the loop.
+    "a copy goes where the address of tensor memory was, without a fence", "linear_add-", PROXY, |t| without(t, "fence.proxy.async", 0);
+    "a wait for tiles before the loop is left out", "linear_add-", UNDER_WAY, |t| unawaited(t, 0);
+    "a wait for tiles in the loop is left out", "linear_add-", UNDER_WAY, |t| unawaited(t, 2);
+    "tiles are copied over those that a product reads", "linear_add-", READ, |t| unawaited(t, 1);
+    "a wait for tiles has the other parity", "linear_add-", FOREVER, |t| {
+        let asks = t.lines().filter(|line| line.contains(WAIT)).nth(2)?;
+        let parity = asks.trim_end_matches(';').rsplit(", ").next()?;
+        let other = format!(".reg .b32 other;\nxor.b32 other, {parity}, 1;\nwaitLoop:");
+        line(&with(t, WAIT, 2, &format!(" {parity};"), " other;")?, "waitLoop:", 2, |_| other.clone())
+    };
+    "a counter is told of too many bytes", "linear_add-", "told of 49168 bytes in a phase, and 49152 came", |t| {
+        with(t, "expect_tx", 1, "49152", "49168")
+    };
+    "a tile is not copied", "linear_add-", "told of 49152 bytes in a phase, and 16384 came", |t| without(t, "cp.async.bulk", 2);
+    "rows and columns of a box are exchanged", "linear_add-", BITS, |t| {
+        line(t, "cp.async.bulk", -1, |line| {
+            let (head, rest) = line.split_once('{').unwrap_or((line, ""));
+            let (place, rest) = rest.split_once('}').unwrap_or((rest, ""));
+            let (column, row) = place.split_once(", ").unwrap_or((place, ""));
+            format!("{head}{{{row}, {column}}}{rest}")
+        })
+    };
+    "a tile is copied over another", "linear_add-", UNDER_WAY, |t| {
+        let copies: Vec<&str> = t.lines().filter(|line| line.contains("cp.async.bulk")).collect();
+        let to = |line: &str| Some(line.split_once("bytes [")?.1.split_once(']')?.0.to_string());
+        with(t, "cp.async.bulk", 1, &format!("bytes [{}]", to(copies[1])?), &format!("bytes [{}]", to(copies[0])?))
+    };
+    "copies and products arrive at one counter", "linear_add-", FOREVER, |t| {
+        let counter = t.lines().find(|line| line.contains("expect_tx"))?.split('[').nth(1)?.split(']').next()?.to_string();
+        line(t, "tcgen05.commit", 0, |line| {
+            let own = line.rsplit('[').next().unwrap_or("").trim_end_matches("];").to_string();
+            format!("cvt.u64.u32 {own}, {counter};\n{line}")
+        })
+    };
+    "tiles are copied before launches before have ended", "linear_add-", EARLY, |t| {
+        with(t, "griddepcontrol.wait", 0, "griddep", "setp.eq.b32 %p1, 1, 0; @%p1 griddep")
     };
 };
