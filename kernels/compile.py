@@ -205,7 +205,7 @@ def seen_by_products(ptx):
     return re.sub(r"(\tcp\.async\.wait_group\s+\d+;\n)", r"\1\tfence.proxy.async.shared::cta;\n", ptx)
 
 
-def given_back(ptx):
+def seen_by_copies(ptx):
     """The text with a proxy fence behind the read of what `tcgen05.alloc` wrote to shared memory, where copies by descriptor write there
     later: they do so by the asynchronous proxy, and both of these are of the generic one. Triton 3.6.0 has only a barrier between."""
     if "cp.async.bulk" not in ptx:
@@ -303,7 +303,7 @@ def compile_one(request, arch, shared_max, folder, out):
         ttgir = one_after_the_other(ttgir)
         module = stages["llir"](parsed(ttgir), metadata)
     ptx = beginning_with(request["start"], stages["ptx"](module, metadata))
-    for rewrite in (fenced, seen_by_products, given_back, placed):
+    for rewrite in (fenced, seen_by_products, seen_by_copies, placed):
         ptx = rewrite(ptx)
     for kind, text in (("ttgir", without_locations(ttgir)), ("ptx", ptx)):
         with open(os.path.join(out, f"{stem}.{kind}"), "w") as file:

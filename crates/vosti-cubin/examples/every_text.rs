@@ -94,7 +94,7 @@ fn with_numbers(text: &Spec, room: i64, Numbers { full, chosen, small }: Numbers
             ("LAYER", _) => 1.into(),
             ("LAYERS", _) => 4.into(),
             ("E", "route") => experts.into(),
-            ("E", _) => pick(64, 6).into(),
+            ("E", _) => pick(64, 12).into(),
             ("TOPK", _) => 8.into(),
             ("EPS", _) => 1e-6.into(),
             ("SCALE", _) => 0.5.into(),

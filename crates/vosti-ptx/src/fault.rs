@@ -62,6 +62,8 @@ pub enum Fault {
     Bytes { at: u64, told: u64, came: u64 },
     #[error("nobody ends this wait for the mbarrier at {at:#x}")]
     Forever { at: u64 },
+    #[error("a phase of the mbarrier at {at:#x} ends, and nobody has waited for the one before it")]
+    Unnoticed { at: u64 },
     #[error("nobody has waited for a copy that the mbarrier at {at:#x} counts")]
     Unawaited { at: u64 },
     #[error(

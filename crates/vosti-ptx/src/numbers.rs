@@ -55,11 +55,7 @@ impl Wanted<'_> {
         let wide = int(spec, "WIDE") == Some(1);
         match (self.role, elem) {
             (Role::In(_), _) if draws(spec) => self.each(|at| of_draw(self.name, at / width, random)),
-            // Experts, and indices that are none.
-            (_, Scalar::I32) => {
-                let experts = size(spec, "E") + 2;
-                Buffer::I32((0..many).map(|_| random.below(experts) as i32 - 1).collect())
-            }
+            (_, Scalar::I32) => Buffer::I32(chosen(size(spec, "E"), many, width, random)),
             (Role::In(0), _) if int(spec, "SIGMOID").is_some() => {
                 let sigmoid = int(spec, "SIGMOID") == Some(1);
                 of(elem, (0..many / width).flat_map(|row| router(width, row, sigmoid, random)))
@@ -169,6 +165,23 @@ fn of_draw(name: &str, row: usize, random: &mut Random) -> f32 {
             _ => 2.0 * random.below(4) as f32 - if low { 64.0 } else { 0.0 },
         },
     }
+}
+
+/// Experts that rows of so many choose, and indices that are none, which count as the first or the last. A single row's differ, as far as
+/// there are so many. Of several rows, one alone chooses the second expert, the fourth and so on, and chooses it once: so whoever asks
+/// whether any row of a tile chose an expert must ask each row, of each place.
+fn chosen(experts: usize, many: usize, width: usize, random: &mut Random) -> Vec<i32> {
+    if many == width {
+        let apart = random.order(experts);
+        return (0..many).map(|at| apart[at % experts]).collect();
+    }
+    let alone = |expert: i32| expert % 2 == 1 && expert + 1 < experts as i32;
+    let draw = |random: &mut Random| random.below(experts + 2) as i32 - 1;
+    let mut all: Vec<i32> = (0..many).map(|_| draw(random)).map(|expert| expert - i32::from(alone(expert))).collect();
+    for expert in (0..experts as i32).filter(|expert| alone(*expert)) {
+        all[random.below(many)] = expert;
+    }
+    all
 }
 
 /// A row of router logits. In every second row two experts have a share, and in others many: all the same, or with a sigmoid a half

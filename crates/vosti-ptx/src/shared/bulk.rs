@@ -32,8 +32,9 @@ pub(super) struct Counter {
     /// Bytes that this phase was told of, and that have come.
     told: u64,
     came: u64,
-    /// How many phases have ended.
+    /// How many phases have ended, and how many of these a thread has waited for or for one behind.
     phase: u64,
+    awaited: u64,
     made: Mark,
     used: Mark,
 }
@@ -69,12 +70,16 @@ pub(crate) enum Flying {
 pub(crate) type Landing = (u32, u32, Fault);
 
 impl Counter {
-    /// Arrivals and bytes may have completed its phase.
-    fn turn(&mut self) {
+    /// Arrivals and bytes may have completed its phase. The one before is known to have ended: a wait for it would not notice any more.
+    fn turn(&mut self) -> Result<(), Fault> {
         if self.pending == 0 && self.told == self.came {
+            if self.awaited < self.phase {
+                return Err(Fault::Unnoticed { at: self.at });
+            }
             (self.pending, self.told, self.came) = (self.expected, 0, 0);
             self.phase += 1;
         }
+        Ok(())
     }
 }
 
@@ -96,7 +101,17 @@ impl Shared {
         let mut made = Mark::default();
         made.add(self.epoch, who);
         let used = Mark::default();
-        self.counters.push(Counter { at, expected: count, pending: count, told: 0, came: 0, phase: 0, made, used });
+        self.counters.push(Counter {
+            at,
+            expected: count,
+            pending: count,
+            told: 0,
+            came: 0,
+            phase: 0,
+            awaited: 0,
+            made,
+            used,
+        });
         self.changes += 1;
         Ok(())
     }
@@ -145,16 +160,18 @@ impl Shared {
         }
         let expected = counter.expected;
         counter.pending = counter.pending.checked_sub(count).ok_or(Fault::Arrival { at, expected })?;
-        counter.turn();
+        counter.turn()?;
         self.changes += 1;
         Ok(())
     }
 
     /// `mbarrier.try_wait.parity`: whether the phase before this one has the parity. Then its copies are for this thread.
     pub fn wait(&mut self, at: u64, parity: u64, who: Who) -> Result<bool, Fault> {
-        let phase = self.used(at, who)?.phase;
+        let counter = self.used(at, who)?;
+        let phase = counter.phase;
         let ended = phase % 2 != parity;
         if ended {
+            counter.awaited = phase;
             let of = |bulk: &&mut Bulk| bulk.counter == at && bulk.phase < phase;
             self.bulks.iter_mut().filter(of).for_each(|bulk| bulk.seen.add(who));
             self.see_products(at, phase, who);
@@ -217,7 +234,7 @@ impl Shared {
         let counter = self.counters.iter_mut().find(|counter| counter.at == at).ok_or(Fault::NoCounter { at })?;
         let phase = counter.phase;
         counter.pending = counter.pending.checked_sub(1).ok_or(Fault::Arrival { at, expected: counter.expected })?;
-        counter.turn();
+        counter.turn()?;
         self.changes += 1;
         Ok(phase)
     }
@@ -239,8 +256,7 @@ impl Shared {
         if known.phase != phase {
             return Err(wrong(Fault::Bytes { at: counter, told: known.told, came: known.came }));
         }
-        known.turn();
-        Ok(())
+        known.turn().map_err(wrong)
     }
 
     /// Why a wait for a counter does not end, when nothing can change any more.
