@@ -5,7 +5,8 @@
 //!     cargo xtask execute --edits COUNT [--seed SEED] [TARGET] [STEM...]
 //!     cargo run -p vosti-cubin --example edited_texts -- SEED COUNT [TARGET] [STEM...]
 //!
-//! COUNT is for each kind and kernel; without stems, the kernels below are taken. Read next: `vosti_ptx::Edit`.
+//! COUNT is for each kind and kernel; without stems, the kernels below are taken, of sm90 and sm100 those whose products only they have.
+//! Read next: `vosti_ptx::Edit`.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -29,6 +30,17 @@ const KERNELS: [&str; 10] = [
     "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
     "read_state-bf16-BK32-BQ16-DK32-DP16-DV16-GROUP2-HEIGHT16-KEY_HEADS2-PAGE64",
     "store_delta-bf16-ACROSS1-DK32-DV16-GROUP2-KEY_HEADS2-PAGE64",
+];
+
+/// Products of a warpgroup and of tensor memory, with tiles that threads copy and that are copied by descriptor: of matrices, attention,
+/// experts and integers.
+const OF_ASYNCHRONOUS: [&str; 6] = [
+    "linear-bf16-BK64-BM64-BN64-K712-N200-SWAP1",
+    "linear_add-bf16-BK64-BM256-BN128-K328-N136-SCALE1.0-SWAP1",
+    "linear_glu-bf16-ACT0-BK64-BM128-BN128-K264-N72-SWAP1",
+    "attend-bf16-BQ16-CAP0.0-CAPPED0-D64-DP64-GP4-GROUP3-HEIGHT16-KV_HEADS2-PAGE64-ROWS512-SINKS0-SLOPE0.18033688-SPAN0.0-SPLIT512-USE0-WINDOW1",
+    "expert_glu-bf16-ACT0-BK64-BM64-BN64-E12-K456-N72-SWAP1-TOPK10-WHOLE1",
+    "linear_int-bf16-BLOCKS5-BM64-BN64-HALVES1-N72-OFFSETS1-WIDE1",
 ];
 
 /// What was seen of the edits of a kind.
@@ -76,7 +88,11 @@ fn main() {
     let (seed, count) = (number(seed), number(count) as usize);
     let (targets, stems): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| name.starts_with("cuda"));
     let target = targets.first().map_or("cuda-sm80", |target| target.as_str());
-    let stems: Vec<&str> = if stems.is_empty() { KERNELS.to_vec() } else { stems.iter().map(|s| s.as_str()).collect() };
+    let stems: Vec<&str> = match target {
+        _ if !stems.is_empty() => stems.iter().map(|stem| stem.as_str()).collect(),
+        "cuda-sm90" | "cuda-sm100" => OF_ASYNCHRONOUS.to_vec(),
+        _ => KERNELS.to_vec(),
+    };
     let read =
         |stem: &&str| parse_stem(stem).unwrap_or_else(|| wrong(&format!("{stem} is no kernel with its dimensions")));
     let specs: Vec<_> = stems.iter().map(read).collect();

@@ -54,7 +54,7 @@ pub enum Fault {
     Again { at: u64 },
     #[error("the mbarrier at {at:#x} is used as memory")]
     Counter { at: u64 },
-    #[error("a count of the mbarrier at {at:#x} out of range")]
+    #[error("a count or parity of the mbarrier at {at:#x} is out of range")]
     Range { at: u64 },
     #[error("the mbarrier at {at:#x} expects {expected} arrivals, and one more comes")]
     Arrival { at: u64, expected: u64 },

@@ -123,6 +123,7 @@ fn text(body: &str) -> String {
         .replace("COPY", copy)
         .replace("WAIT0;", &wait("1024", "0"))
         .replace("WAIT1;", &wait("1024", "1"))
+        .replace("WAIT2;", &wait("1024", "2"))
         .replace("OTHER0;", &wait("1032", "0"))
         .replace("OUT;", "st.global.b32 [%rd1], %r9;");
     format!(
@@ -205,6 +206,7 @@ fn an_execution_stops_where_a_copy_is_not_ordered() {
         (&WHOLE.replace("EXPECT;", "mbarrier.arrive.expect_tx.shared.b64 _, [smem+1024], 8;"), "one more comes"),
         (&WHOLE.replace("EXPECT;", &format!("{expect} 1048576;")), "out of range"),
         (&WHOLE.replace("INIT;", "@%p1 mbarrier.init.shared.b64 [smem+1024], 0;"), "out of range"),
+        (&WHOLE.replace("WAIT0;", "WAIT2;"), "out of range"),
         (&WHOLE.replace("INIT;", ""), "no mbarrier"),
         (&WHOLE.replace("INIT;", "INIT;\nINIT;"), "where a valid mbarrier is"),
         (&WHOLE.replace("INIT;", "@%p1 mbarrier.init.shared::cta.b64 [smem+1024], 1;"), "mbarrier.init by thread 0"),

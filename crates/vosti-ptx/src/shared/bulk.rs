@@ -167,6 +167,9 @@ impl Shared {
 
     /// `mbarrier.try_wait.parity`: whether the phase before this one has the parity. Then its copies are for this thread.
     pub fn wait(&mut self, at: u64, parity: u64, who: Who) -> Result<bool, Fault> {
+        if parity > 1 {
+            return Err(Fault::Range { at });
+        }
         let counter = self.used(at, who)?;
         let phase = counter.phase;
         let ended = phase % 2 != parity;
