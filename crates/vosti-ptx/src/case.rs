@@ -26,6 +26,8 @@ const CONTEXT: usize = 256;
 const WEIGHT_MAX: i64 = 1 << 24;
 /// The value of [`USE`] for attention over a window.
 pub(crate) const WINDOWED: i64 = 1;
+/// Numbers of a tile of rows with all its columns, in whose product each end of rows is a case.
+const ENDS_MAX: usize = 1 << 18;
 /// Of more parts of a row of logits, of which each is a program, a case of several rows computes two.
 const PARTS_MAX: usize = 4;
 
@@ -104,6 +106,10 @@ impl Case {
             }
             _ => (),
         }
+        // Columns have no part in where rows end.
+        if int(spec, "BM").is_some_and(|tile| ends_of_tiles(spec, tile as usize).any(|end| end == rows)) {
+            grid[1] = grid[1].min(1);
+        }
         // Parts of a row of logits are alike but for the last, which one row has always.
         if int(spec, "PARTS").is_some_and(|parts| parts > PARTS_MAX as i64) && rows > 1 {
             grid[1] = grid[1].min(2);
@@ -131,6 +137,10 @@ fn step(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
     let mut step = Step::of(spec, shape, &requests, CONTEXT, |needed| match shape {
         // Pages of its own.
         Shape::RecurStore => free.split_off(free.len() - needed),
+        // Those of which most keys count.
+        _ if whole_pages(spec) == Some(rows) && needed < PAGES / 3 * 2 => {
+            (0..needed as i32).map(|at| at + at / 2).collect()
+        }
         // Later pages have larger numbers.
         _ => {
             let mut next = 0;
@@ -148,12 +158,15 @@ fn step(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Step {
 
 /// How many rows each request has, and the first one's position. Several rows are of several requests.
 fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<(usize, usize)> {
-    // Attention: every row of a page once, so that each key is the last that some row sees, or the first.
-    if shape.attends() && int(spec, "PAGE") == Some(rows as i64) {
+    // Attention: each key of a page is the last that some row sees, of the first page and of a later one.
+    if shape.attends() && whole_pages(spec) == Some(rows) {
         let height = Some(size(spec, "HEIGHT")).filter(|height| *height < rows).unwrap_or(0);
-        // The second tile's first row is the last one that sees a key of the request's first page.
-        let start = window(spec).map_or_else(|| random.below(rows), |window| window + rows - height - 2);
-        return vec![(rows, start)];
+        // Over a window, each is the first too; the second tile's first row is the last one that sees a key of the request's first page.
+        return vec![(rows, window(spec).map_or(0, |window| window + rows - height - 2))];
+    }
+    // And a split with each number of pages.
+    if pages_of_a_split(spec) == Some(rows) {
+        return (0..rows).map(|page| (1, page * size(spec, "PAGE") + random.below(size(spec, "PAGE")))).collect();
     }
     let mut requests = vec![];
     let mut left = rows;
@@ -194,6 +207,17 @@ fn start(spec: &Spec, shape: Shape, (at, many): (usize, usize), random: &mut Ran
         (0, None, None) if shape.recurs() || shape.attends() => around(size(spec, "PAGE")),
         _ => random.below(150),
     }
+}
+
+/// How many pages a split has, if keys are split.
+fn pages_of_a_split(spec: &Spec) -> Option<usize> {
+    Some(int(spec, "SPLIT")? as usize / int(spec, "PAGE")? as usize)
+}
+
+/// How many rows the request of a case has that begins at a page's first place: two pages, or over a window one.
+fn whole_pages(spec: &Spec) -> Option<usize> {
+    let page = int(spec, "SPLIT").and_then(|_| int(spec, "PAGE"))? as usize;
+    Some(if window(spec).is_some() { page } else { 2 * page })
 }
 
 /// How many keys a row of attention over a window sees, if a case has as many.
@@ -327,7 +351,8 @@ fn of_state(
     )
 }
 
-/// The rows of the cases of a kernel: one, some more than a row tile or than a page, and of attention a page. Rows that are
+/// The rows of the cases of a kernel: one, some more than a row tile or than a page, and of attention one or two pages, and as
+/// many as a split has pages. Rows that are
 /// chosen from or drawn from are of many kinds. Each row of a tile is once the first behind the last, if there are no
 /// matrix products; then some are.
 pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
@@ -335,8 +360,11 @@ pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
         return vec![1, size(spec, "PAGE") + 12];
     }
     let Some(tile) = int(spec, "BM").map(|rows| rows as usize) else {
-        let page = int(spec, "SPLIT").map(|_| size(spec, "PAGE")).filter(|rows| *rows > 1);
-        return [1, size(spec, "HEIGHT") + 3].into_iter().chain(page).collect();
+        return [1, size(spec, "HEIGHT") + 3]
+            .into_iter()
+            .chain(whole_pages(spec))
+            .chain(pages_of_a_split(spec))
+            .collect();
     };
     match tile {
         1 if draws(spec) => vec![1, 40],
@@ -345,6 +373,13 @@ pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
         2..=16 if !has(kernel, |op| matches!(op, OpKind::Dot { .. })) => {
             [1].into_iter().chain(tile + 1..=2 * tile).collect()
         }
-        _ => vec![1, tile + 3, tile * 5 / 8],
+        _ => [1, tile + 3, tile * 5 / 8].into_iter().chain(ends_of_tiles(spec, tile)).collect(),
     }
+}
+
+/// Row counts that end at each sixteenth row of a tile of a product, where the case is small. A thread has every eighth or sixteenth row,
+/// so each that it has is once the first behind the last.
+fn ends_of_tiles(spec: &Spec, tile: usize) -> impl Iterator<Item = usize> {
+    let small = int(spec, "K").is_some_and(|k| k as usize * tile <= ENDS_MAX);
+    (0..if small { tile / 16 } else { 0 }).map(|end| 16 * end + 5)
 }

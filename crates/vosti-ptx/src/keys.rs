@@ -2,7 +2,8 @@
 //!
 //! A softmax over a page adds 64 weights, powers of two of scores, whose sum depends on the order of its terms. Here
 //! - most keys of a page are *cold*: one key that every query scores so low that its weight is 0, or 1 if no other is seen;
-//! - on most pages all others are one *hot* key, whose score is above those of all earlier pages. So each has the weight 1.
+//! - on most pages all others are one *hot* key, whose score is above those of all earlier pages. So each has the weight 1. A place that is
+//!   cold in one head is hot in the next;
 //!   Where keys are seen through a window, it is one key for all pages: so the window's first keys count as much as its last, and the last
 //!   key of a page is none that is cold;
 //! - on every third page two others differ, which a window's hot keys are above. A sum of two weights and zeros is rounded
@@ -61,9 +62,14 @@ impl Keys {
     pub fn keys(&self, random: &mut Random) -> Vec<f32> {
         let mut keys = Vec::with_capacity(self.many(PAGES));
         let all: Vec<Vec<f32>> = (0..self.heads).map(|_| self.key(self.level(1), random)).collect();
+        let mut warm = vec![];
         for (page, head) in (0..PAGES).flat_map(|page| (0..self.heads).map(move |head| (page, head))) {
             let (cold, hot) = (self.key(self.cold(), random), self.key(self.level(page), random));
             let hot = if self.windowed { all[head].clone() } else { hot };
+            warm = match head {
+                0 => (0..self.page).map(|_| random.below(2) == 0).collect(),
+                _ => warm.into_iter().map(|warm: bool| !warm).collect(),
+            };
             let last = self.page - 1;
             let pair = [random.below(self.page), if self.windowed { last } else { random.below(self.page) }];
             for place in 0..self.page {
@@ -72,7 +78,7 @@ impl Keys {
                     2 if pair.contains(&place) => keys.extend(self.key(self.level(page), random)),
                     2 => keys.extend(&cold),
                     _ if self.windowed && place == last => keys.extend(&hot),
-                    _ => keys.extend(if random.below(2) == 0 { &hot } else { &cold }),
+                    _ => keys.extend(if warm[place] { &hot } else { &cold }),
                 }
             }
         }
