@@ -7,7 +7,7 @@
 //! denormal, and what the kernels make of them is not either. Read next: [`crate::compare`].
 
 use crate::keys::Keys;
-use crate::numbers::{Wanted, chooses, draws, of};
+use crate::numbers::{ALONE, Wanted, chooses, draws, of};
 use crate::states::States;
 use crate::step::{Step, int, size};
 use rand_xoshiro::SplitMix64;
@@ -352,9 +352,8 @@ fn of_state(
 }
 
 /// The rows of the cases of a kernel: one, some more than a row tile or than a page, and of attention one or two pages, and as
-/// many as a split has pages. Rows that are
-/// chosen from or drawn from are of many kinds. Each row of a tile is once the first behind the last, if there are no
-/// matrix products; then some are.
+/// many as a split has pages. Rows that are chosen from or drawn from are of many kinds. Each row of a tile is once the first behind
+/// the last, if there are no matrix products or they are small; else some are.
 pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
     if int(spec, "DK").is_some() && int(spec, "HEIGHT").is_none() {
         return vec![1, size(spec, "PAGE") + 12];
@@ -368,6 +367,7 @@ pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
     };
     match tile {
         1 if draws(spec) => vec![1, 40],
+        1 if spec.kernel == "argmax" => vec![1, 16 + ALONE],
         1 if chooses(spec) || int(spec, "SIGMOID").is_some() => vec![1, 16],
         1 => vec![1, 4],
         2..=16 if !has(kernel, |op| matches!(op, OpKind::Dot { .. })) => {

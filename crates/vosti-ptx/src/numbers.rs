@@ -36,11 +36,6 @@ pub(crate) fn draws(spec: &Spec) -> bool {
     spec.kernel.starts_with("draw_")
 }
 
-/// Whether a product's sums are given to a function with limits.
-fn bends(spec: &Spec) -> bool {
-    int(spec, "ACT").is_some() || int(spec, "CAPPED") == Some(1)
-}
-
 /// Floats in an element type.
 pub(crate) fn of(elem: Scalar, floats: impl Iterator<Item = f32>) -> Buffer {
     match elem {
@@ -66,8 +61,8 @@ impl Wanted<'_> {
                 let largest = if wide { 1e6 } else { 4e3 };
                 self.each(|_| (largest * random.unit()).round())
             }
-            // Scales and offsets of codes, so small that a function of their sums is not its limit.
-            (Role::Weight(1 | 2), Scalar::F32) if int(spec, "BLOCKS").is_some() && bends(spec) => {
+            // Scales and offsets of codes, so small that a function of their sums is not its limit, and what is added to a sum counts.
+            (Role::Weight(1 | 2), Scalar::F32) if int(spec, "BLOCKS").is_some() => {
                 let scale = if wide { 1e-6 } else { 2e-4 } / (size(spec, "BLOCKS") as f32).sqrt();
                 self.each(|_| scale * random.float())
             }
@@ -208,11 +203,11 @@ fn router(experts: usize, row: usize, sigmoid: bool, random: &mut Random) -> Vec
     (0..experts).map(logit).collect()
 }
 
-/// What joins a score for the choice alone: many are equal, and some are no numbers.
+/// What joins a score for the choice alone: many are equal, and a few are no numbers, so that few groups have an infinite one.
 fn bias(random: &mut Random) -> f32 {
-    match random.below(8) {
+    match random.below(40) {
         0 => [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][random.below(3)],
-        1..4 => random.below(5) as f32 / 4.0 - 0.5,
+        1..16 => random.below(5) as f32 / 4.0 - 0.5,
         _ => random.float(),
     }
 }
@@ -239,9 +234,17 @@ fn quantised(block: usize, random: &mut Random) -> Vec<f32> {
     (0..32).map(number).collect()
 }
 
+/// Rows of which one number alone is the largest, each at another place: so each that a thread has is chosen in some row. The places are
+/// those of 128 threads that have eight numbers beside each other in every 1,024.
+pub(crate) const ALONE: usize = 80;
+
 /// A row of numbers to choose from: many are equal, and some are no numbers. Of some rows none is a number, all are below zero,
 /// or few are numbers, of which none is above zero but the smallest normal one.
 fn candidates(width: usize, row: usize, zero: f32, random: &mut Random) -> Vec<f32> {
+    if let Some(row) = row.checked_sub(16) {
+        let place = (row % 8 + 8 * random.below(128) + row / 8 * 1024) % width;
+        return (0..width).map(|at| if at == place { 9.0 } else { random.float() }).collect();
+    }
     const MIXED: [f32; 8] = [f32::NAN, f32::NEG_INFINITY, -1.0, 0.0, 0.25, 0.5, 3.0, 7.0];
     let low = [zero, zero, 0.0, -1.0, -f32::MIN_POSITIVE, f32::MIN_POSITIVE];
     let (kinds, low) = (&MIXED[..1 + random.below(MIXED.len())], &low[..5 + row / 4 % 2]);
