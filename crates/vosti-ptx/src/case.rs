@@ -164,9 +164,9 @@ fn requests(spec: &Spec, shape: Shape, rows: usize, random: &mut Random) -> Vec<
         // Over a window, each is the first too; the second tile's first row is the last one that sees a key of the request's first page.
         return vec![(rows, window(spec).map_or(0, |window| window + rows - height - 2))];
     }
-    // And a split with each number of pages.
-    if pages_of_a_split(spec) == Some(rows) {
-        return (0..rows).map(|page| (1, page * size(spec, "PAGE") + random.below(size(spec, "PAGE")))).collect();
+    // And each number of pages in a split, or of splits.
+    if let Some((_, part)) = parts(spec).filter(|(many, _)| *many == rows) {
+        return (0..rows).map(|at| (1, at * part + random.below(part))).collect();
     }
     let mut requests = vec![];
     let mut left = rows;
@@ -190,17 +190,12 @@ fn start(spec: &Spec, shape: Shape, (at, many): (usize, usize), random: &mut Ran
         (0, Some(window), _) => around(window),
         // Where keys are split, some rows see one split and some two; or more, where a launch folds them.
         (0 | 2, None, Some(split)) => {
-            let splits = match int(spec, USE) {
+            let many = match int(spec, USE) {
                 Some(FOLDED) => 2,
                 Some(_) => 1,
-                // No keys are made for the second launch: as many splits as 32 MiB of scratch hold.
-                None => {
-                    let split =
-                        ["ROWS", "KV_HEADS", "GROUP", "D"].map(|name| size(spec, name)).iter().product::<usize>();
-                    ((1 << 23) / split).clamp(2, 18) / (1 + at % 4)
-                }
+                None => splits(spec) / (1 + at % 4),
             };
-            around(splits * split as usize)
+            around(many * split as usize)
         }
         // Where pages carry a state, some rows of a tile see one page and some the next; inputs of a convolution are
         // on both sides of a page's end.
@@ -209,9 +204,19 @@ fn start(spec: &Spec, shape: Shape, (at, many): (usize, usize), random: &mut Ran
     }
 }
 
-/// How many pages a split has, if keys are split.
-fn pages_of_a_split(spec: &Spec) -> Option<usize> {
-    Some(int(spec, "SPLIT")? as usize / int(spec, "PAGE")? as usize)
+/// What keys that are split are cut into: pages of a split, or splits where no keys are made; how many at most, and the keys of one.
+fn parts(spec: &Spec) -> Option<(usize, usize)> {
+    let split = int(spec, "SPLIT")? as usize;
+    Some(match int(spec, "PAGE") {
+        Some(page) => (split / page as usize, page as usize),
+        None => (splits(spec), split),
+    })
+}
+
+/// No keys are made for the second launch: as many splits as 32 MiB of scratch hold.
+fn splits(spec: &Spec) -> usize {
+    let split = ["ROWS", "KV_HEADS", "GROUP", "D"].map(|name| size(spec, name)).iter().product::<usize>();
+    ((1 << 23) / split).clamp(2, 18)
 }
 
 /// How many rows the request of a case has that begins at a page's first place: two pages, or over a window one.
@@ -352,8 +357,8 @@ fn of_state(
 }
 
 /// The rows of the cases of a kernel: one, some more than a row tile or than a page, and of attention one or two pages, and as
-/// many as a split has pages. Rows that are chosen from or drawn from are of many kinds. Each row of a tile is once the first behind
-/// the last, if there are no matrix products or they are small; else some are.
+/// many as a split has pages or as there are splits. Rows that are chosen from or drawn from are of many kinds. Each row of a tile is
+/// once the first behind the last, if there are no matrix products or they are small; else some are.
 pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
     if int(spec, "DK").is_some() && int(spec, "HEIGHT").is_none() {
         return vec![1, size(spec, "PAGE") + 12];
@@ -362,7 +367,7 @@ pub fn row_counts(spec: &Spec, kernel: &Kernel) -> Vec<usize> {
         return [1, size(spec, "HEIGHT") + 3]
             .into_iter()
             .chain(whole_pages(spec))
-            .chain(pages_of_a_split(spec))
+            .chain(parts(spec).map(|(many, _)| many))
             .collect();
     };
     match tile {
