@@ -72,13 +72,13 @@ impl Keys {
             };
             let last = self.page - 1;
             let pair = [random.below(self.page), if self.windowed { last } else { random.below(self.page) }];
-            for place in 0..self.page {
+            for (place, warm) in warm.iter().enumerate() {
                 match page % 3 {
                     2 if pair.contains(&place) && self.windowed => keys.extend(self.key(self.level(0), random)),
                     2 if pair.contains(&place) => keys.extend(self.key(self.level(page), random)),
                     2 => keys.extend(&cold),
                     _ if self.windowed && place == last => keys.extend(&hot),
-                    _ => keys.extend(if warm[place] { &hot } else { &cold }),
+                    _ => keys.extend(if *warm { &hot } else { &cold }),
                 }
             }
         }
