@@ -70,7 +70,8 @@ pub(crate) enum Flying {
 pub(crate) type Landing = (u32, u32, Fault);
 
 impl Counter {
-    /// Arrivals and bytes may have completed its phase. The one before is known to have ended: a wait for it would not notice any more.
+    /// Arrivals and bytes may have completed its phase. Somebody has seen the end of the one before: a wait for
+    /// that would not notice it any more.
     fn turn(&mut self) -> Result<(), Fault> {
         if self.pending == 0 && self.told == self.came {
             if self.awaited < self.phase {
