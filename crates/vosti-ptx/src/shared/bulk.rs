@@ -70,8 +70,8 @@ pub(crate) enum Flying {
 pub(crate) type Landing = (u32, u32, Fault);
 
 impl Counter {
-    /// Arrivals and bytes may have completed its phase. Somebody has seen the end of the one before: a wait for
-    /// that would not notice it any more.
+    /// Arrivals and bytes may have completed its phase. An error if nobody has seen the end of the one before: a wait for that would now
+    /// come too late.
     fn turn(&mut self) -> Result<(), Fault> {
         if self.pending == 0 && self.told == self.came {
             if self.awaited < self.phase {
