@@ -57,7 +57,7 @@ pub enum Activations {
 /// How kernels for a GPU copy the tiles of large products.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copying {
-    /// By descriptor (TMA), where a target has that: sm90
+    /// By descriptor (TMA), where a target is compiled so: sm90 and sm100
     Descriptors,
     /// By all threads, as other kernels do
     Threads,
