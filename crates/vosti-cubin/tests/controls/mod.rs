@@ -23,6 +23,16 @@ const POISON: &str = "was never written";
 const DIVERGENT: &str = "not all threads of the warp execute it";
 const BARRIER: &str = "not all threads of the block reach it";
 
+/// The text with rows and columns of its last box exchanged.
+fn turned(text: &str) -> Option<String> {
+    line(text, "cp.async.bulk", -1, |line| {
+        let (head, rest) = line.split_once('{').unwrap_or((line, ""));
+        let (place, rest) = rest.split_once('}').unwrap_or((rest, ""));
+        let (column, row) = place.split_once(", ").unwrap_or((place, ""));
+        format!("{head}{{{row}, {column}}}{rest}")
+    })
+}
+
 /// The text with its `n`-th line that has `part` (from the end, if negative) changed; a change to nothing drops the line.
 fn line(text: &str, part: &str, n: isize, change: impl Fn(&str) -> String) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
@@ -180,14 +190,7 @@ pub const OF_SM90: &[Control] = controls! {
     "a counter is told of too few bytes", "linear_bias-", "told of 32752 bytes in a phase, and 32768 came", |t| {
         with(t, "expect_tx", 0, "32768", "32752")
     };
-    "rows and columns of a box are exchanged", "linear_bias-", BITS, |t| {
-        line(t, "cp.async.bulk", -1, |line| {
-            let (head, rest) = line.split_once('{').unwrap_or((line, ""));
-            let (place, rest) = rest.split_once('}').unwrap_or((rest, ""));
-            let (column, row) = place.split_once(", ").unwrap_or((place, ""));
-            format!("{head}{{{row}, {column}}}{rest}")
-        })
-    };
+    "rows and columns of a box are exchanged", "linear_bias-", BITS, turned;
     "a counter is not made", "linear_bias-", "no mbarrier is at", |t| without(t, "mbarrier.init", 1);
     "a counter is made twice", "linear_bias-", "where a valid mbarrier is", |t| {
         line(t, "mbarrier.init", 1, |line| format!("{line}\n{line}"))

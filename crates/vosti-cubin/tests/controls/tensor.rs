@@ -1,6 +1,6 @@
 //! Broken PTX of sm100: products of tensor memory.
 
-use super::{BITS, Control, EARLY, POISON, UNDER_WAY, line, swapped, with, without};
+use super::{BITS, Control, EARLY, POISON, UNDER_WAY, line, swapped, turned, with, without};
 
 const USED: &str = "a matrix product is using it";
 const READ: &str = "was changed while a matrix product was reading it";
@@ -127,14 +127,7 @@ pub const OF_SM100: &[Control] = super::controls! {
         with(t, "expect_tx", 1, "49152", "49168")
     };
     "a tile is not copied", "linear_add-", "told of 49152 bytes in a phase, and 16384 came", |t| without(t, "cp.async.bulk", 2);
-    "rows and columns of a box are exchanged", "linear_add-", BITS, |t| {
-        line(t, "cp.async.bulk", -1, |line| {
-            let (head, rest) = line.split_once('{').unwrap_or((line, ""));
-            let (place, rest) = rest.split_once('}').unwrap_or((rest, ""));
-            let (column, row) = place.split_once(", ").unwrap_or((place, ""));
-            format!("{head}{{{row}, {column}}}{rest}")
-        })
-    };
+    "rows and columns of a box are exchanged", "linear_add-", BITS, turned;
     "a tile is copied over another", "linear_add-", UNDER_WAY, |t| {
         let copies: Vec<&str> = t.lines().filter(|line| line.contains("cp.async.bulk")).collect();
         let to = |line: &str| Some(line.split_once("bytes [")?.1.split_once(']')?.0.to_string());
